@@ -1,0 +1,2 @@
+//! Lockgate's open core: explicit providers and custody for fast I/O.
+

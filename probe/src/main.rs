@@ -1,0 +1,4 @@
+//! Probe: placeholder head, replaced with the binary.
+#![forbid(unsafe_code)]
+
+fn main() {}
