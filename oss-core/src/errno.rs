@@ -132,6 +132,7 @@ const NAMES: &[(i32, &str)] = &[
     (32, "EPIPE"),
     (33, "EDOM"),
     (34, "ERANGE"),
+    (35, "EDEADLK"),
     (36, "ENAMETOOLONG"),
     (37, "ENOLCK"),
     (38, "ENOSYS"),
@@ -189,6 +190,7 @@ const NAMES: &[(i32, &str)] = &[
     (92, "ENOPROTOOPT"),
     (93, "EPROTONOSUPPORT"),
     (94, "ESOCKTNOSUPPORT"),
+    (95, "EOPNOTSUPP"),
     (96, "EPFNOSUPPORT"),
     (97, "EAFNOSUPPORT"),
     (98, "EADDRINUSE"),
@@ -226,6 +228,7 @@ const NAMES: &[(i32, &str)] = &[
     (130, "EOWNERDEAD"),
     (131, "ENOTRECOVERABLE"),
     (132, "ERFKILL"),
+    (133, "EHWPOISON"),
 ];
 
 #[cfg(test)]
