@@ -1,0 +1,61 @@
+//! The trait of what a registry holds.
+//!
+//! Promises: a factory describes itself without touching the host. Opening is possible only through a registry, because only a
+//! registry can make the [`OpenContext`] that opening takes. Does not do: choosing between factories.
+
+use super::description::{Availability, Description, Inspection};
+
+/// A value that describes one provider and can open it.
+///
+/// Made by hand, by a provider crate's constructor, and handed to [`Registry::register`](super::Registry::register).
+/// Every method but [`inspect`](Self::inspect) and the kinds' own `open` must return without a system call.
+pub trait Factory: Send + Sync {
+    /// Name, version, kinds, capabilities and origin. Static: the same answer for the life of the factory.
+    fn description(&self) -> &Description;
+
+    /// Whether this build on this platform could open anything.
+    fn availability(&self) -> Availability {
+        Availability::Available
+    }
+
+    /// Looks at the host. Only called when the application asks for it.
+    ///
+    /// May open, load and query what it needs for the look, and closes it again.
+    fn inspect(&self) -> Inspection {
+        match self.availability() {
+            Availability::Available => Inspection::usable(vec!["nothing to look at".to_owned()]),
+            Availability::Unavailable { reason } => {
+                Inspection::unusable(vec![reason.to_string()], reason.remedy())
+            }
+        }
+    }
+
+    /// The receiver side, for factories whose kinds name it.
+    #[cfg(feature = "receive")]
+    fn receiver(&self) -> Option<&dyn crate::receive::ReceiverFactory> {
+        None
+    }
+}
+
+/// What an open is done in: only a registry makes one, so that nothing opens without a name.
+///
+/// ```compile_fail
+/// // The fields are private and there is no constructor.
+/// let context = lockgate::registry::OpenContext { name: "udp" };
+/// ```
+#[derive(Debug)]
+pub struct OpenContext<'a> {
+    name: &'a str,
+}
+
+impl<'a> OpenContext<'a> {
+    pub(super) fn new(name: &'a str) -> Self {
+        Self { name }
+    }
+
+    /// The name that was asked for.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+}
