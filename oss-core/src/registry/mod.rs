@@ -52,7 +52,7 @@ impl Registry {
     /// # Errors
     /// The factory comes back, unharmed, if its name is taken or not allowed. The registry remembers the rejection for
     /// its listings.
-    pub fn register(&mut self, factory: Arc<dyn Factory>) -> Result<(), RegisterError> {
+    pub fn register(&mut self, factory: Arc<dyn Factory>) -> Result<(), Box<RegisterError>> {
         let description = factory.description();
         let name = description.name.to_string();
         let cause = if !valid_name(&name) {
@@ -65,12 +65,12 @@ impl Registry {
             self.factories.push(factory);
             return Ok(());
         };
-        let error = RegisterError {
+        let error = Box::new(RegisterError {
             name: name.clone(),
             origin: description.origin.clone(),
             cause,
             factory: Arc::clone(&factory),
-        };
+        });
         self.others.push(Candidate {
             name,
             kinds: description.kinds.to_vec(),
@@ -445,7 +445,7 @@ pub enum LinkedError {
     Missing(#[source] NotLinked),
     /// The registry refused it.
     #[error(transparent)]
-    Rejected(RegisterError),
+    Rejected(Box<RegisterError>),
 }
 
 /// Providers that were expected and are not linked in.
