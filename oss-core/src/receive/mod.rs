@@ -23,5 +23,5 @@ pub use receiver::{PacketReceiver, Readiness, Receiver, ReceiverFactory, State};
 pub use statistics::{Event, Losses, Setting, Statistics};
 pub use sys::Slab;
 pub use timestamp::{
-    ClockDomain, DeviceFreeRunning, DeviceRealTime, Stamp, SystemClock, Timestamp,
+    ClockDomain, DeviceFreeRunning, DeviceRealTime, Stamp, SystemRealTime, Timestamp,
 };

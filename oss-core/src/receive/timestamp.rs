@@ -17,7 +17,7 @@ pub trait ClockDomain: private::Sealed + Copy + fmt::Debug {
 
 /// The system's real-time clock, read by software: nanoseconds since 1970, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SystemClock;
+pub struct SystemRealTime;
 
 /// A device's free-running counter: ticks of a frequency and an origin that only the device knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct DeviceFreeRunning;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceRealTime;
 
-impl ClockDomain for SystemClock {
+impl ClockDomain for SystemRealTime {
     const NAME: &'static str = "system";
 }
 impl ClockDomain for DeviceFreeRunning {
@@ -40,8 +40,8 @@ impl ClockDomain for DeviceRealTime {
 /// A time on the clock `D`: nanoseconds, or ticks for [`DeviceFreeRunning`].
 ///
 /// ```compile_fail
-/// use lockgate::receive::{DeviceRealTime, Stamp, SystemClock};
-/// let software = Stamp::<SystemClock>::from_raw(5);
+/// use lockgate::receive::{DeviceRealTime, Stamp, SystemRealTime};
+/// let software = Stamp::<SystemRealTime>::from_raw(5);
 /// let hardware = Stamp::<DeviceRealTime>::from_raw(3);
 /// let wrong = software.since(hardware); // two clocks
 /// ```
@@ -73,7 +73,7 @@ impl<D: ClockDomain> Stamp<D> {
     }
 }
 
-impl Stamp<SystemClock> {
+impl Stamp<SystemRealTime> {
     /// As a time of the standard library.
     #[must_use]
     pub fn system_time(self) -> SystemTime {
@@ -133,7 +133,7 @@ pub enum Timestamp {
     /// By the device's real-time clock.
     DeviceRealTime(Stamp<DeviceRealTime>),
     /// By the system's clock, in software.
-    System(Stamp<SystemClock>),
+    System(Stamp<SystemRealTime>),
     /// Nobody took it.
     Unavailable,
     /// By a clock that this version doesn't know.
@@ -168,7 +168,7 @@ impl Timestamp {
 
     /// The system-clock time, if that is the clock.
     #[must_use]
-    pub const fn system(self) -> Option<Stamp<SystemClock>> {
+    pub const fn system(self) -> Option<Stamp<SystemRealTime>> {
         match self {
             Self::System(stamp) => Some(stamp),
             _ => None,
@@ -179,7 +179,7 @@ impl Timestamp {
 mod private {
     #[expect(unnameable_types, reason = "sealed: nobody else implements a clock")]
     pub trait Sealed {}
-    impl Sealed for super::SystemClock {}
+    impl Sealed for super::SystemRealTime {}
     impl Sealed for super::DeviceFreeRunning {}
     impl Sealed for super::DeviceRealTime {}
 }
@@ -205,8 +205,8 @@ mod tests {
     #[test]
     fn a_later_stamp_is_not_before_an_earlier_one() {
         let (early, late) = (
-            Stamp::<SystemClock>::from_raw(10),
-            Stamp::<SystemClock>::from_raw(25),
+            Stamp::<SystemRealTime>::from_raw(10),
+            Stamp::<SystemRealTime>::from_raw(25),
         );
         assert_eq!(late.since(early), Some(15));
         assert_eq!(early.since(late), None);
