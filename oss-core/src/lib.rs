@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod completion;
+pub mod custody;
 pub mod errno;
 pub mod error;
 pub mod fault;

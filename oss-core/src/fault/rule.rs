@@ -226,10 +226,6 @@ impl Rule {
 
 /// The draw as a number in [0, 1) with the 53 bits that a double can hold.
 fn unit(draw: u64) -> f64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "53 bits are exactly what a double holds"
-    )]
     let top = (draw >> 11) as f64;
     top / (1u64 << 53) as f64
 }

@@ -196,10 +196,6 @@ struct RuleSpec {
     truncate: Option<Truncate>,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands skip_serializing_if a reference"
-)]
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -371,7 +367,6 @@ mod some_errno {
     use super::{Deserialize, Errno, Serialize};
     use serde::{Deserializer, Serializer};
 
-    #[expect(clippy::ref_option, reason = "serde hands the field by reference")]
     pub(super) fn serialize<S: Serializer>(
         errno: &Option<Errno>,
         to: S,
