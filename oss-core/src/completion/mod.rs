@@ -5,5 +5,7 @@
 //! be published.
 
 mod outcome;
+mod slot;
 
 pub use outcome::{Cause, Fence, Submission};
+pub use slot::SlotId;
