@@ -3,6 +3,10 @@
 //! Promises: a factory describes itself without touching the host. Opening is possible only through a registry, because only a
 //! registry can make the [`OpenContext`] that opening takes. Does not do: choosing between factories.
 
+use std::sync::Arc;
+
+use crate::custody::Domain;
+
 use super::description::{Availability, Description, Inspection};
 
 /// A value that describes one provider and can open it.
@@ -46,11 +50,18 @@ pub trait Factory: Send + Sync {
 #[derive(Debug)]
 pub struct OpenContext<'a> {
     name: &'a str,
+    domain: &'a Arc<Domain>,
 }
 
 impl<'a> OpenContext<'a> {
-    pub(super) fn new(name: &'a str) -> Self {
-        Self { name }
+    pub(super) fn new(name: &'a str, domain: &'a Arc<Domain>) -> Self {
+        Self { name, domain }
+    }
+
+    /// The domain that owns what is opened: its budget is charged, its quarantine keeps what can't be proven quiet.
+    #[must_use]
+    pub fn domain(&self) -> &'a Arc<Domain> {
+        self.domain
     }
 
     /// The name that was asked for.

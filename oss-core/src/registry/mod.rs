@@ -27,24 +27,44 @@ pub use refusal::{Candidate, CandidateStatus, Refusal, RefusalCause};
 #[doc(hidden)]
 pub use inventory as __inventory;
 
+use crate::custody::Domain;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The longest name of a provider.
 const NAME_MAX: usize = 32;
 
 /// A value that holds factories and opens them by name.
-#[derive(Default)]
+///
+/// It opens everything in one [`Domain`]: [`Registry::new`] makes one of its own, [`Registry::in_domain`] takes the caller's.
 pub struct Registry {
+    domain: Arc<Domain>,
     factories: Vec<Arc<dyn Factory>>,
     /// Names that are known without a factory, and factories that were refused.
     others: Vec<Candidate>,
 }
 
 impl Registry {
-    /// A registry without any factory. Nothing is found or registered by itself.
+    /// A registry without any factory, in a domain of its own with an unlimited budget. Nothing is found or registered by
+    /// itself.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self::in_domain(Domain::new("registry", u64::MAX))
+    }
+
+    /// A registry without any factory that opens everything in `domain`.
+    #[must_use]
+    pub fn in_domain(domain: Arc<Domain>) -> Self {
+        Self {
+            domain,
+            factories: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+
+    /// The domain that owns what is opened through this registry.
+    #[must_use]
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
     }
 
     /// Takes a factory in. Opens nothing.
@@ -222,8 +242,13 @@ impl Registry {
             return Err(wrong_kind());
         }
         let receiver = factory.receiver().ok_or_else(wrong_kind)?;
-        crate::receive::open(receiver, description, config, &OpenContext::new(name))
-            .map_err(|error| error.with_provider(name))
+        crate::receive::open(
+            receiver,
+            description,
+            config,
+            &OpenContext::new(name, &self.domain),
+        )
+        .map_err(|error| error.with_provider(name))
     }
 
     /// Opens the receiver that a file or a command line describes.
@@ -271,6 +296,12 @@ impl Registry {
 
     fn refuse(&self, operation: &'static str, kind: Kind, cause: RefusalCause) -> Error {
         refuse(operation, kind, cause, self.candidates())
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
