@@ -1,4 +1,105 @@
-//! Task runner: placeholder head, replaced with the runner.
+//! The task runner: `cargo xtask COMMAND`.
+//!
+//! It is the one definition of how this workspace is built, checked and tested; whatever hosts a run only calls it.
+//! Promises: a command that fails says what failed and exits with 1; a wrong command line exits with 2; nothing is
+//! installed, written or started that the command does not name in its output.
+//! Does not do: publishing, or anything that the network is needed for beyond crates and Debian packages.
+
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+mod context;
+mod error;
+mod metadata;
+mod packages;
+mod skips;
+mod steps;
+mod test;
+mod testlog;
+
+use context::Context;
+use error::{Error, Result};
+
+/// One subcommand. A new one is a module and a row in [`COMMANDS`].
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    summary: &'static str,
+    run: fn(&Context, &[String]) -> Result<Verdict>,
+}
+
+/// What a command found out, as opposed to an error that kept it from finding out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Failed,
+    Passed,
+}
+
+const COMMANDS: &[Command] = &[Command {
+    name: "test",
+    arguments: "[--no-install]",
+    summary: "install what the tests use, run every test, list every skip",
+    run: test::run,
+}];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(Verdict::Passed) => ExitCode::SUCCESS,
+        Ok(Verdict::Failed) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::from(if error.is_usage() { 2 } else { 1 })
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<Verdict> {
+    let Some((name, rest)) = arguments.split_first() else {
+        return Err(Error::usage(format!("no command given\n\n{}", usage())));
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        println!("{}", usage());
+        return Ok(Verdict::Passed);
+    }
+    let command = COMMANDS
+        .iter()
+        .find(|command| command.name == name)
+        .ok_or_else(|| Error::usage(format!("there is no command `{name}`\n\n{}", usage())))?;
+    (command.run)(&Context::of_this_checkout()?, rest)
+}
+
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask COMMAND\n");
+    for command in COMMANDS {
+        let call = format!("{} {}", command.name, command.arguments);
+        text.push_str(&format!("\n  {:<28} {}", call.trim_end(), command.summary));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_command_is_a_usage_error_that_lists_the_commands() {
+        let error = dispatch(&["tset".to_owned()]).unwrap_err();
+        assert!(error.is_usage());
+        for command in COMMANDS {
+            assert!(error.to_string().contains(command.name), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_command_is_a_usage_error() {
+        assert!(dispatch(&[]).unwrap_err().is_usage());
+    }
+
+    #[test]
+    fn commands_are_in_alphabetical_order_and_distinct() {
+        let names: Vec<_> = COMMANDS.iter().map(|command| command.name).collect();
+        assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{names:?}");
+    }
+}
