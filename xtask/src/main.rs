@@ -9,11 +9,17 @@
 
 use std::process::ExitCode;
 
+mod alone;
 mod context;
+mod deny;
 mod error;
+mod features;
+mod layers;
+mod lexer;
 mod metadata;
 mod packages;
 mod skips;
+mod spdx;
 mod steps;
 mod test;
 mod testlog;
