@@ -23,6 +23,7 @@ mod spdx;
 mod steps;
 mod test;
 mod testlog;
+mod tidy;
 
 use context::Context;
 use error::{Error, Result};
@@ -42,12 +43,20 @@ enum Verdict {
     Passed,
 }
 
-const COMMANDS: &[Command] = &[Command {
-    name: "test",
-    arguments: "[--no-install]",
-    summary: "install what the tests use, run every test, list every skip",
-    run: test::run,
-}];
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "test",
+        arguments: "[--no-install]",
+        summary: "install what the tests use, run every test, list every skip",
+        run: test::run,
+    },
+    Command {
+        name: "tidy",
+        arguments: "",
+        summary: "check the rules that no compiler checks",
+        run: tidy::run,
+    },
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
