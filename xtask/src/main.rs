@@ -10,6 +10,8 @@
 use std::process::ExitCode;
 
 mod alone;
+mod bench;
+mod ci;
 mod context;
 mod deny;
 mod error;
@@ -44,6 +46,18 @@ enum Verdict {
 }
 
 const COMMANDS: &[Command] = &[
+    Command {
+        name: "bench",
+        arguments: "[NAME [ARGUMENTS]]",
+        summary: "run one benchmark driver, or list them",
+        run: bench::run,
+    },
+    Command {
+        name: "ci",
+        arguments: "[--list] [GROUP...]",
+        summary: "everything that must be green, or only the named groups of steps",
+        run: ci::run,
+    },
     Command {
         name: "test",
         arguments: "[--no-install]",
