@@ -74,6 +74,7 @@ impl<'a> Step<'a> {
         }
     }
 
+    /// Makes it a step whose failure is shown and recorded, but does not fail the run.
     pub(crate) fn leniently(self) -> Self {
         Self {
             lenient: true,

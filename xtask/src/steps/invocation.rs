@@ -129,7 +129,7 @@ pub(super) enum Streamed {
 enum News {
     Bytes(Vec<u8>),
     Exited(io::Result<ExitStatus>),
-    OutputClosed,
+    OutputClosed(io::Result<()>),
 }
 
 /// Runs `command` with standard output and error on one pipe, so that their order is kept.
@@ -157,12 +157,18 @@ pub(super) fn stream(
     // finds no receiver any more is of no use to anyone.
     std::thread::spawn(move || {
         let mut chunk = [0; 8192];
-        while let Ok(count @ 1..) = reader.read(&mut chunk) {
-            if reading.send(News::Bytes(chunk[..count].to_vec())).is_err() {
+        loop {
+            let news = match reader.read(&mut chunk) {
+                Ok(0) => News::OutputClosed(Ok(())),
+                Ok(count) => News::Bytes(chunk[..count].to_vec()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => News::OutputClosed(Err(error)),
+            };
+            let last = matches!(news, News::OutputClosed(_));
+            if reading.send(news).is_err() || last {
                 return;
             }
         }
-        let _ = reading.send(News::OutputClosed);
     });
     std::thread::spawn(move || {
         let _ = sender.send(News::Exited(child.wait()));
@@ -191,7 +197,10 @@ pub(super) fn stream(
                 sink.flush()?;
                 kept.extend_from_slice(&bytes);
             }
-            Ok(News::OutputClosed) => closed = true,
+            Ok(News::OutputClosed(how)) => {
+                how?;
+                closed = true;
+            }
             Ok(News::Exited(status)) => {
                 exit = Some(Exit::from(status?));
                 deadline = Some(Instant::now() + grace);
