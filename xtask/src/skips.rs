@@ -5,7 +5,9 @@
 //! returns. One line stands for one test. `LOCKGATE_REQUIRE` (a comma list of groups, or `all`) asks the test to panic
 //! instead.
 //!
-//! Promises: a line of any other form, or without a reason, is an error and not overlooked.
+//! Promises: a line of any other form in that file, or without a reason, is an error and not overlooked; a skip that a
+//! test only printed, past the capture of the test runner, counts as well, and one that was both printed and logged
+//! counts once.
 
 use std::fmt;
 use std::path::Path;
@@ -63,6 +65,32 @@ fn parse(line: &str) -> Result<Skip> {
         group: group.to_owned(),
         reason: reason.to_owned(),
     })
+}
+
+/// The skips that tests printed past the capture of the test runner; other lines are passed over.
+pub(crate) fn printed(output: &str) -> Vec<Skip> {
+    // With one test thread, the runner's own words stand before what the test prints.
+    let skip_of = |line: &str| {
+        let at = if line.starts_with("SKIP ") {
+            0
+        } else {
+            line.find(" ... SKIP ")? + " ... ".len()
+        };
+        parse(&line[at..]).ok()
+    };
+    output.lines().filter_map(skip_of).collect()
+}
+
+/// The skips of one step from its log and its output: one that is in both is one.
+pub(crate) fn merge(logged: Vec<Skip>, printed: &[Skip]) -> Vec<Skip> {
+    let count = |skips: &[Skip], skip: &Skip| skips.iter().filter(|other| *other == skip).count();
+    let mut all = logged;
+    for skip in printed {
+        if count(&all, skip) < count(printed, skip) {
+            all.push(skip.clone());
+        }
+    }
+    all
 }
 
 /// Which groups may not be skipped in this run.
@@ -164,6 +192,30 @@ mod tests {
                     .contains("is not `SKIP"),
                 "{line:?}"
             );
+        }
+    }
+
+    #[test]
+    fn printed_skips_are_found_and_prose_is_not() {
+        let output = "running 2 tests\nSKIP vm: no kvm\ntest x ... SKIP tshark: absent\nok\nSKIP\nto SKIP a: b\nSKIP x\n";
+        assert_eq!(
+            printed(output),
+            [skip("vm", "no kvm"), skip("tshark", "absent")]
+        );
+    }
+
+    #[test]
+    fn a_skip_that_was_logged_and_printed_is_one() {
+        let [a, b] = [skip("a", "x"), skip("b", "y")];
+        for (logged, printed, expected) in [
+            (vec![&a], vec![&a], vec![&a]),
+            (vec![&a], vec![&a, &b, &a], vec![&a, &a, &b]),
+            (vec![&a, &a], vec![&b], vec![&a, &a, &b]),
+        ] {
+            let owned = |skips: Vec<&Skip>| skips.into_iter().cloned().collect::<Vec<_>>();
+            let mut merged = merge(owned(logged), &owned(printed));
+            merged.sort();
+            assert_eq!(merged, owned(expected));
         }
     }
 

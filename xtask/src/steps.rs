@@ -212,7 +212,8 @@ impl<W: Write> Runner<W> {
             invocation = invocation.with(skips::REQUIRE_VARIABLE, required);
         }
         let mut record = self.command(invocation)?;
-        record.targets = testlog::parse(&String::from_utf8_lossy(&record.output));
+        let output = String::from_utf8_lossy(&record.output).into_owned();
+        record.targets = testlog::parse(&output);
         record
             .faults
             .extend(record.targets.iter().flat_map(Target::faults));
@@ -227,7 +228,7 @@ impl<W: Write> Runner<W> {
         });
         record.faults.extend(failed);
         match skips::read(&log) {
-            Ok(skips) => record.skips = skips,
+            Ok(logged) => record.skips = skips::merge(logged, &skips::printed(&output)),
             Err(error) => record.faults.push(error.to_string()),
         }
         for (skip, count) in skips::by_reason(&record.skips) {

@@ -211,6 +211,23 @@ fn tests_that_skip_themselves_count_as_skipped() {
 }
 
 #[test]
+fn a_skip_that_was_only_printed_counts_too() {
+    let mut runner = runner();
+    let script = format!("echo 'SKIP tshark: absent' >&2; printf '%s' '{SOUND}'");
+    let record = runner
+        .run(Step::tests("test", "n", shell(&script)))
+        .unwrap();
+    assert_eq!(
+        record.totals(),
+        Totals {
+            passed: 1,
+            failed: 0,
+            skipped: 1
+        }
+    );
+}
+
+#[test]
 fn a_skip_of_a_required_group_fails_the_step() {
     let mut runner = runner();
     runner.required = Required::require(&["namespaces"]);
