@@ -54,6 +54,7 @@ pub struct OpenContext<'a> {
 }
 
 impl<'a> OpenContext<'a> {
+    #[cfg(feature = "receive")]
     pub(super) fn new(name: &'a str, domain: &'a Arc<Domain>) -> Self {
         Self { name, domain }
     }
