@@ -5,6 +5,8 @@
 
 mod batch;
 mod config;
+pub mod frame;
+pub mod mac;
 mod receiver;
 mod statistics;
 mod sys;
