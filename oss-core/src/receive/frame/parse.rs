@@ -57,11 +57,13 @@ pub fn parse(frame: &[u8], policy: &Policy) -> Result<Frame, Reject> {
     let Some(head) = frame.first_chunk::<ETHERNET_LEN>() else {
         return Err(truncated(Layer::Ethernet, ETHERNET_LEN, frame));
     };
-    let ether_type = u16::from_be_bytes([head[12], head[13]]);
-    if ether_type == TYPE_IPV4 {
-        return ipv4(frame, ETHERNET_LEN, VlanTags::NONE, policy);
+    // The common case first and by itself, so that all its places are known when it is compiled.
+    match u16::from_be_bytes([head[12], head[13]]) {
+        TYPE_IPV4 => ipv4(frame, ETHERNET_LEN, VlanTags::NONE, policy),
+        TYPE_IPV6 => ipv6(frame, ETHERNET_LEN, VlanTags::NONE, policy),
+        protocol if is_tag(protocol) => tagged(frame, protocol, policy),
+        ether_type => Err(Reject::NotIp { ether_type }),
     }
-    other(frame, ether_type, policy)
 }
 
 /// Finds the UDP packet in an IP packet without a link header: from a tun device, a raw-IP capture, or a UDP tunnel.
@@ -78,33 +80,45 @@ pub fn parse_ip(packet: &[u8], policy: &Policy) -> Result<Frame, Reject> {
     }
 }
 
-/// Everything but IPv4 without a tag: VLAN tags, IPv6, other protocols.
-fn other(frame: &[u8], mut ether_type: u16, policy: &Policy) -> Result<Frame, Reject> {
-    let mut vlan = VlanTags::NONE;
-    let mut at = ETHERNET_LEN;
-    while matches!(ether_type, 0x8100 | 0x88a8 | 0x9100) {
-        let Some(tag) = frame
-            .get(at..)
-            .and_then(|rest| rest.first_chunk::<TAG_LEN>())
-        else {
-            return Err(truncated(Layer::Vlan, at + TAG_LEN, frame));
-        };
-        let place = match (&mut vlan.outer, &mut vlan.inner) {
-            (place @ None, _) | (Some(_), place @ None) => place,
-            (Some(_), Some(_)) => return Err(Reject::Unsupported(Unsupported::VlanDepth)),
-        };
-        *place = Some(VlanTag {
-            protocol: ether_type,
-            tci: u16::from_be_bytes([tag[0], tag[1]]),
-        });
-        ether_type = u16::from_be_bytes([tag[2], tag[3]]);
-        at += TAG_LEN;
-    }
+/// A frame whose first VLAN tag is of protocol `protocol`.
+fn tagged(frame: &[u8], protocol: u16, policy: &Policy) -> Result<Frame, Reject> {
+    let (ether_type, at, vlan) = tags(frame, protocol)?;
     match ether_type {
         TYPE_IPV4 => ipv4(frame, at, vlan, policy),
         TYPE_IPV6 => ipv6(frame, at, vlan, policy),
         _ => Err(Reject::NotIp { ether_type }),
     }
+}
+
+/// Reads the VLAN tags, the first of protocol `protocol`: the EtherType behind them, where IP begins, the tags.
+#[inline]
+fn tags(frame: &[u8], protocol: u16) -> Result<(u16, usize, VlanTags), Reject> {
+    let mut at = ETHERNET_LEN;
+    let (outer, behind) = tag(frame, at, protocol)?;
+    at += TAG_LEN;
+    if !is_tag(behind) {
+        return Ok((behind, at, VlanTags::single(outer)));
+    }
+    let (inner, behind) = tag(frame, at, behind)?;
+    at += TAG_LEN;
+    if is_tag(behind) {
+        return Err(Reject::Unsupported(Unsupported::VlanDepth));
+    }
+    Ok((behind, at, VlanTags::double(outer, inner)))
+}
+
+const fn is_tag(ether_type: u16) -> bool {
+    matches!(ether_type, 0x8100 | 0x88a8 | 0x9100)
+}
+
+/// One tag, and the EtherType behind it.
+#[inline]
+fn tag(frame: &[u8], at: usize, protocol: u16) -> Result<(VlanTag, u16), Reject> {
+    let Some([a, b, c, d]) = frame.get(at..).and_then(|rest| rest.first_chunk()) else {
+        return Err(truncated(Layer::Vlan, at + TAG_LEN, frame));
+    };
+    let tci = u16::from_be_bytes([*a, *b]);
+    Ok((VlanTag { protocol, tci }, u16::from_be_bytes([*c, *d])))
 }
 
 #[inline]
@@ -126,11 +140,14 @@ fn ipv4(frame: &[u8], at: usize, vlan: VlanTags, policy: &Policy) -> Result<Fram
     let ip_checksum = match policy.ip {
         Check::Trust => Checksum::NotChecked,
         check => {
-            // The fixed part has a length known here, so its sum needs no loop; options are rare.
-            let sum = Sum::default()
-                .bytes(head)
-                .bytes(header.get(IPV4_LEN..).unwrap_or_default());
-            match (sum.fold(), check) {
+            let fixed = Sum::default().bytes(head);
+            // The fixed part has a length known here, so its sum needs no loop. Options are rare.
+            let sum = if header_len == IPV4_LEN {
+                fixed.fold()
+            } else {
+                with_options(fixed, header)
+            };
+            match (sum, check) {
                 (0xffff, _) => Checksum::Verified,
                 (_, Check::Drop) => return Err(Reject::Checksum(BadSum::IpHeader)),
                 _ => Checksum::Bad,
@@ -154,24 +171,28 @@ fn ipv4(frame: &[u8], at: usize, vlan: VlanTags, policy: &Policy) -> Result<Fram
     if head[9] != UDP {
         return Err(Reject::NotUdp { protocol: head[9] });
     }
-    let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *head;
-    let addresses = Addresses::V4 {
-        source: Ipv4Addr::new(s0, s1, s2, s3),
-        destination: Ipv4Addr::new(d0, d1, d2, d3),
-    };
+    let (mut source, mut destination) = ([0; 4], [0; 4]);
+    source.copy_from_slice(&head[12..16]);
+    destination.copy_from_slice(&head[16..20]);
     let found = Found {
-        addresses,
+        addresses: Addresses::V4 {
+            source: Ipv4Addr::from(source),
+            destination: Ipv4Addr::from(destination),
+        },
+        head,
         l3: at,
         udp: at + header_len,
         vlan,
         ip_checksum,
     };
-    udp(
-        body,
-        found,
-        || Sum::default().bytes(&[s0, s1, s2, s3, d0, d1, d2, d3]),
-        policy,
-    )
+    udp(body, found, policy)
+}
+
+#[cold]
+fn with_options(fixed: Sum, header: &[u8]) -> u16 {
+    fixed
+        .bytes(header.get(IPV4_LEN..).unwrap_or_default())
+        .fold()
 }
 
 fn ipv6(frame: &[u8], at: usize, vlan: VlanTags, policy: &Policy) -> Result<Frame, Reject> {
@@ -208,18 +229,14 @@ fn ipv6(frame: &[u8], at: usize, vlan: VlanTags, policy: &Policy) -> Result<Fram
             source: Ipv6Addr::from(source),
             destination: Ipv6Addr::from(destination),
         },
+        head,
         l3: at,
         udp: at + IPV6_LEN + skipped,
         vlan,
         ip_checksum: Checksum::Absent,
     };
     let body = body.get(skipped..).unwrap_or_default();
-    udp(
-        body,
-        found,
-        || Sum::default().bytes(&source).bytes(&destination),
-        policy,
-    )
+    udp(body, found, policy)
 }
 
 /// How many octets of extension headers stand before UDP.
@@ -288,22 +305,19 @@ fn has_jumbo_option(header: &[u8]) -> bool {
 }
 
 /// What is known before UDP is looked at.
-struct Found {
+struct Found<'a, const N: usize> {
     addresses: Addresses,
+    /// The IP header without options, whose end the addresses are.
+    head: &'a [u8; N],
     l3: usize,
     udp: usize,
     vlan: VlanTags,
     ip_checksum: Checksum,
 }
 
-/// Reads the UDP header at the beginning of `body`, all that IP carries. `addresses` sums the pseudo-header's addresses.
+/// Reads the UDP header at the beginning of `body`, all that IP carries.
 #[inline]
-fn udp(
-    body: &[u8],
-    found: Found,
-    addresses: impl FnOnce() -> Sum,
-    policy: &Policy,
-) -> Result<Frame, Reject> {
+fn udp<const N: usize>(body: &[u8], found: Found<'_, N>, policy: &Policy) -> Result<Frame, Reject> {
     let Some(head) = body.first_chunk::<UDP_LEN>() else {
         return Err(Reject::Malformed(Fault::UdpHeader));
     };
@@ -313,29 +327,20 @@ fn udp(
         _ => return Err(Reject::Malformed(Fault::UdpLength)),
     };
     let field = u16::from_be_bytes([head[6], head[7]]);
-    let udp_checksum = if field == 0 && policy.origin != Origin::Partial {
-        if policy.ipv6_zero == Ipv6Zero::Drop && matches!(found.addresses, Addresses::V6 { .. }) {
-            return Err(Reject::Checksum(BadSum::Ipv6Zero));
-        }
-        Checksum::Zero
-    } else {
-        match (policy.origin, policy.udp) {
-            (Origin::Partial, _) => Checksum::Partial,
-            (Origin::Verified, _) => Checksum::Vouched,
-            (_, Check::Trust) => Checksum::NotChecked,
-            (origin, check) => {
-                let pseudo = addresses().word(u16::from(UDP)).word(length);
-                if pseudo.bytes(datagram).fold() == 0xffff {
-                    Checksum::Verified
-                } else if origin == Origin::MayBePartial && pseudo.fold() == field {
-                    Checksum::Partial
-                } else if check == Check::Drop {
-                    return Err(Reject::Checksum(BadSum::Udp));
-                } else {
-                    Checksum::Bad
-                }
+    let udp_checksum = match (policy.origin, policy.udp) {
+        (Origin::Partial, _) => Checksum::Partial,
+        _ if field == 0 => match (policy.ipv6_zero, found.addresses) {
+            (Ipv6Zero::Drop, Addresses::V6 { .. }) => {
+                return Err(Reject::Checksum(BadSum::Ipv6Zero));
             }
-        }
+            _ => Checksum::Zero,
+        },
+        (Origin::Verified, _) => Checksum::Vouched,
+        (_, Check::Trust) => Checksum::NotChecked,
+        (origin, check) => match (udp_sum(found.head, datagram, length, origin), check) {
+            (Checksum::Bad, Check::Drop) => return Err(Reject::Checksum(BadSum::Udp)),
+            (checksum, _) => checksum,
+        },
     };
     Ok(Frame {
         addresses: found.addresses,
@@ -349,6 +354,32 @@ fn udp(
         ip_checksum: found.ip_checksum,
         udp_checksum,
     })
+}
+
+/// Whether UDP's sum is right. Apart from its callers, so that who trusts sums does not pay for its registers.
+#[inline(never)]
+fn udp_sum<const N: usize>(
+    head: &[u8; N],
+    datagram: &[u8],
+    length: u16,
+    origin: Origin,
+) -> Checksum {
+    // The addresses are the last 8 octets of the 20 of IPv4, and the last 32 of the 40 of IPv6.
+    let from = if N == IPV4_LEN { 12 } else { 8 };
+    let pseudo = Sum::default()
+        .bytes(&head[from..])
+        .word(u16::from(UDP))
+        .word(length);
+    if pseudo.bytes(datagram).fold() == 0xffff {
+        return Checksum::Verified;
+    }
+    let field = datagram
+        .get(6..8)
+        .map(|field| u16::from_be_bytes([field[0], field[1]]));
+    if origin == Origin::MayBePartial && field == Some(pseudo.fold()) {
+        return Checksum::Partial;
+    }
+    Checksum::Bad
 }
 
 #[cold]
