@@ -1,1 +1,4 @@
-//! Placeholder head, replaced with the crate.
+//! What the cross-crate tests share: equipment that may be missing, and generated input.
+
+pub mod frames;
+pub mod tools;

@@ -779,26 +779,26 @@ fn texts_name_the_place_and_the_value() {
 
 #[test]
 fn policy_reads_from_a_configuration() {
-    let policy: Policy = toml_or_json(r#"{"udp": "flag", "ipv6_zero": "accept"}"#).unwrap();
+    let policy: Policy = read(r#"{"udp": "flag", "ipv6_zero": "accept"}"#).unwrap();
     let expected = Policy {
         udp: Check::Flag,
         ipv6_zero: Ipv6Zero::Accept,
         ..Policy::default()
     };
     assert_eq!(policy, expected);
-    assert_eq!(toml_or_json("{}").unwrap(), STRICT);
+    assert_eq!(read("{}").unwrap(), STRICT);
     for wrong in [
         r#"{"udp": "maybe"}"#,
         r#"{"origin": "wire"}"#,
         r#"{"tcp": "drop"}"#,
     ] {
-        assert!(toml_or_json(wrong).is_err(), "{wrong}");
+        assert!(read(wrong).is_err(), "{wrong}");
     }
     let text = serde_json::to_string(&TRUST).unwrap();
     assert_eq!(text, r#"{"ip":"trust","udp":"trust","ipv6_zero":"accept"}"#);
 }
 
-fn toml_or_json(text: &str) -> Result<Policy, serde_json::Error> {
+fn read(text: &str) -> Result<Policy, serde_json::Error> {
     serde_json::from_str(text)
 }
 
