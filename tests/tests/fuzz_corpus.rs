@@ -1,0 +1,35 @@
+//! The fuzzers' corpora, replayed: what was once found interesting is checked by every test run, without a fuzzer.
+//!
+//! Promises: the checks are the fuzz targets' own source. Does not do: making up new input; `fuzz/run.sh` does.
+
+use std::path::Path;
+
+#[path = "../../fuzz/src/frame.rs"]
+mod frame;
+
+/// Calls `check` with every file of the target's corpus.
+fn replay(target: &str, least: usize, check: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(target);
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(
+        files.len() >= least,
+        "{} files in {}",
+        files.len(),
+        folder.display()
+    );
+    for file in files {
+        println!("{}", file.display());
+        check(&std::fs::read(&file).unwrap());
+    }
+}
+
+#[test]
+fn frame_corpus_holds() {
+    replay("frame", 50, frame::check);
+}
