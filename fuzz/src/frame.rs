@@ -12,7 +12,7 @@ use lockgate::receive::frame::{
 };
 
 /// Runs every check over one input.
-pub fn check(input: &[u8]) {
+pub(crate) fn check(input: &[u8]) {
     let Some((choice, bytes)) = input.split_first() else {
         return;
     };

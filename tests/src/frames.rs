@@ -125,7 +125,7 @@ fn ipv4(random: &mut Random) -> Vec<u8> {
         header_len / 4
     };
     let fragment: u16 = match random.below(8) {
-        0 => 0x2000 | random.below(2) as u16 * 185,
+        0 => 0x2000 | (random.below(2) as u16 * 185),
         1 => random.bits() as u16,
         2 | 3 => 0x4000,
         _ => 0,

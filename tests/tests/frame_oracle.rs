@@ -5,6 +5,12 @@
 //! reason. Each refusal must be borne out, so a parser that refuses too much fails as one that takes too much does.
 //! Does not do: running without `tshark`: see `lockgate_tests::tools`.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test panics where it fails; the lint's exception does not reach helpers in integration tests"
+)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::net::IpAddr;

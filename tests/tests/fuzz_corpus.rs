@@ -2,6 +2,12 @@
 //!
 //! Promises: the checks are the fuzz targets' own source. Does not do: making up new input; `fuzz/run.sh` does.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test panics where it fails; the lint's exception does not reach helpers in integration tests"
+)]
+
 use std::path::Path;
 
 #[path = "../../fuzz/src/frame.rs"]

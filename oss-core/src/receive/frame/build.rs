@@ -128,10 +128,6 @@ impl Builder {
 
     /// The octets that a packet with `payload_len` octets of payload takes.
     #[must_use]
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "the length of what is written, never zero"
-    )]
     pub fn len(&self, payload_len: usize) -> usize {
         let link = self.link.map_or(0, |link| 14 + 4 * link.vlan.count());
         let ip = match self.addresses {
