@@ -1,0 +1,168 @@
+//! The settings that only the udp provider has.
+//!
+//! Promises: read and checked without a system call; every fault at once. Does not do: asking the kernel whether it grants them.
+
+use lockgate::receive::{ConfigFaults, ReceiverConfig, TimestampMode};
+
+/// `SO_RCVBUF` is an `int` that the kernel doubles.
+const RECEIVE_BUFFER_MAX: u64 = (i32::MAX / 2) as u64;
+/// A second of spinning in the kernel is beyond any use.
+const BUSY_POLL_MAX: u64 = 1_000_000;
+
+/// Which groups share a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Each group has its own.
+    PerGroup,
+    /// Groups of one family and port share one, which keeps the order of arrival among them.
+    #[default]
+    PerPort,
+}
+
+/// The options, read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Options {
+    /// `SO_RCVBUF`, in bytes.
+    pub(super) receive_buffer: Option<u32>,
+    /// Take `SO_RCVBUFFORCE` for it.
+    pub(super) force_receive_buffer: bool,
+    /// `SO_REUSEPORT`.
+    pub(super) reuse_port: bool,
+    /// `SO_BUSY_POLL`, in microseconds.
+    pub(super) busy_poll: Option<u32>,
+    /// `UDP_GRO`.
+    pub(super) gro: bool,
+    /// Take destination and interface of each datagram from the kernel, even if they are known.
+    pub(super) packet_info: bool,
+    /// Which groups share a socket.
+    pub(super) sockets: Sharing,
+}
+
+/// Reads the options of a configuration, and adds what is wrong with them, and with the fields that mean something to
+/// sockets only, to `faults`.
+pub(super) fn read(config: &ReceiverConfig, faults: &mut ConfigFaults) -> Options {
+    if let Some(device) = &config.device {
+        faults.push(
+            "device",
+            format!("{device:?}"),
+            "means nothing to sockets",
+            "no device; the interface goes into interface",
+        );
+    }
+    if config.timestamps == TimestampMode::Hardware && config.interface.is_none() {
+        faults.push(
+            "timestamps",
+            "\"hardware\"",
+            "asks for an interface's clock without an interface",
+            "hardware together with interface",
+        );
+    }
+    let mut reader = config.options.reader();
+    let options = Options {
+        receive_buffer: reader
+            .integer("receive-buffer", 1..=RECEIVE_BUFFER_MAX)
+            .and_then(|bytes| u32::try_from(bytes).ok()),
+        force_receive_buffer: reader.flag("force-receive-buffer").unwrap_or_default(),
+        reuse_port: reader.flag("reuse-port").unwrap_or_default(),
+        busy_poll: reader
+            .integer("busy-poll", 0..=BUSY_POLL_MAX)
+            .and_then(|micros| u32::try_from(micros).ok()),
+        gro: reader.flag("gro").unwrap_or_default(),
+        packet_info: reader.flag("packet-info").unwrap_or_default(),
+        sockets: match reader.word("sockets", &["per-group", "per-port"]) {
+            Some("per-group") => Sharing::PerGroup,
+            _ => Sharing::PerPort,
+        },
+    };
+    if options.force_receive_buffer && config.options.get("receive-buffer").is_none() {
+        reader.fault(
+            "force-receive-buffer",
+            &true.into(),
+            "has no size to force",
+            "true together with receive-buffer",
+        );
+    }
+    reader.finish(faults);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(change: impl FnOnce(&mut ReceiverConfig)) -> (Options, String) {
+        let mut config = ReceiverConfig::default();
+        change(&mut config);
+        let mut faults = ConfigFaults::new();
+        let options = read(&config, &mut faults);
+        (options, faults.to_string())
+    }
+
+    #[test]
+    fn the_default_asks_for_nothing() {
+        let (options, text) = faults(|_| {});
+        assert_eq!(options, Options::default());
+        assert_eq!(text, ConfigFaults::new().to_string());
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let (options, text) = faults(|config| {
+            config.options.set("receive-buffer", 8_388_608);
+            config.options.set("force-receive-buffer", true);
+            config.options.set("reuse-port", true);
+            config.options.set("busy-poll", 50);
+            config.options.set("gro", true);
+            config.options.set("packet-info", true);
+            config.options.set("sockets", "per-group");
+        });
+        assert_eq!(text, ConfigFaults::new().to_string());
+        assert_eq!(
+            options,
+            Options {
+                receive_buffer: Some(8_388_608),
+                force_receive_buffer: true,
+                reuse_port: true,
+                busy_poll: Some(50),
+                gro: true,
+                packet_info: true,
+                sockets: Sharing::PerGroup,
+            }
+        );
+    }
+
+    #[test]
+    fn every_fault_is_reported_at_once_with_what_is_allowed() {
+        let (_, text) = faults(|config| {
+            config.device = Some("mlx5_0".to_owned());
+            config.timestamps = TimestampMode::Hardware;
+            config.options.set("receive-buffer", 0);
+            config.options.set("busy-poll", -1);
+            config.options.set("gro", "yes");
+            config.options.set("sockets", "one");
+            config.options.set("recieve-buffer", 1);
+        });
+        assert_eq!(
+            text,
+            "7 faults in the configuration\n  \
+             device: value \"mlx5_0\" means nothing to sockets; allowed: no device; the interface goes into interface\n  \
+             timestamps: value \"hardware\" asks for an interface's clock without an interface; allowed: hardware together with \
+             interface\n  \
+             options.receive-buffer: value 0 is out of range; allowed: a whole number from 1 to 1073741823\n  \
+             options.busy-poll: value -1 is not a whole number; allowed: a whole number from 0 to 1000000\n  \
+             options.gro: value \"yes\" is not a flag; allowed: true or false\n  \
+             options.sockets: value \"one\" is not one of the words; allowed: per-group, per-port\n  \
+             options.recieve-buffer: value 1 is not known; allowed: receive-buffer, force-receive-buffer, reuse-port, \
+             busy-poll, gro, packet-info, sockets"
+        );
+    }
+
+    #[test]
+    fn forcing_needs_a_size() {
+        let (_, text) = faults(|config| config.options.set("force-receive-buffer", true));
+        assert!(
+            text.contains("force-receive-buffer: value true has no size to force"),
+            "{text}"
+        );
+    }
+}
