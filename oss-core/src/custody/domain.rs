@@ -1,4 +1,4 @@
-//! The explicit value that owns a budget, a gate, serials and a quarantine.
+//! The explicit value that owns a budget, a gate, serials, a ledger and a quarantine.
 //!
 //! Promises: nothing is shared between two domains; dropping the last user's reference closes the gate, blocks on nothing, and
 //! says once what the quarantine still keeps. Does not do: being there by default. Whoever opens something names its domain.
@@ -14,7 +14,8 @@ use super::quarantine::Quarantine;
 use super::serials::{Exhausted, Serial, Serials};
 use super::stamp::Stamp;
 use crate::clock::{Clock, SystemClock};
-use crate::sync::Arc;
+use crate::completion::{Ledger, LedgerState};
+use crate::sync::{Arc, Weak};
 
 /// A domain. Always behind an `Arc`, which is the user's side of it; owners do not keep it alive.
 pub struct Domain {
@@ -23,12 +24,15 @@ pub struct Domain {
 
 /// What outlives the user's side as long as an owner or a debt needs it.
 pub(crate) struct Core {
+    /// Itself, for what it keeps and must not keep it alive.
+    pub(crate) me: Weak<Core>,
     pub(crate) name: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) budget: Budget,
     pub(crate) gate: Gate,
     pub(crate) serials: Serials,
     pub(crate) quarantine: Quarantine,
+    pub(crate) ledger: LedgerState,
 }
 
 impl Core {
@@ -49,13 +53,15 @@ impl Domain {
     pub fn on_clock(name: &str, budget: u64, clock: Arc<dyn Clock>) -> Arc<Self> {
         let name: Arc<str> = Arc::from(name);
         Arc::new(Self {
-            core: Arc::new(Core {
+            core: Arc::new_cyclic(|me| Core {
+                me: Weak::clone(me),
                 quarantine: Quarantine::new(Arc::clone(&name), Arc::clone(&clock)),
                 name,
                 clock,
                 budget: Budget::new(budget),
                 gate: Gate::new(),
                 serials: Serials::new(),
+                ledger: LedgerState::new(),
             }),
         })
     }
@@ -96,6 +102,12 @@ impl Domain {
         &self.core.quarantine
     }
 
+    /// The one owner of all debts of this domain.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        Ledger::of(&self.core)
+    }
+
     /// Admits one new native object. The admission is taken before the native call that creates it, so that a shutdown waits for
     /// objects that are just being made, and is turned into the owner right after it.
     ///
@@ -111,6 +123,10 @@ impl Domain {
         })
     }
 
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// What is alive at this moment. At the end of a test all numbers are 0, or the quarantine lists the difference.
     #[must_use]
     pub fn live(&self) -> Live {
@@ -118,6 +134,7 @@ impl Domain {
             owners: self.core.quarantine.owners(),
             tickets: self.core.gate.inside(),
             bytes: self.core.budget.charged(),
+            debts: self.core.ledger.retained() as u64,
             quarantined: self.core.quarantine.count() as u64,
         }
     }
@@ -126,6 +143,7 @@ impl Domain {
 impl Drop for Domain {
     fn drop(&mut self) {
         self.core.gate.close();
+        self.ledger().abandon();
         self.core.quarantine.orphan();
     }
 }
@@ -179,6 +197,8 @@ pub struct Live {
     pub tickets: u64,
     /// Bytes that are charged or reserved.
     pub bytes: u64,
+    /// Debts that are not settled, or whose result nobody has taken.
+    pub debts: u64,
     /// Entries of the quarantine.
     pub quarantined: u64,
 }

@@ -28,12 +28,15 @@ mod serials;
 mod stamp;
 
 pub use budget::{Budget, BudgetExceeded, Charge, Raise, Reservation};
+pub(crate) use domain::Core;
 pub use domain::{Admission, Domain, Live, Refused};
 pub use gate::{Closed, Gate, Quiet, Ticket};
 pub use held::Held;
 pub use identity::{Alive, Evidence, Identity};
 pub use native::{Native, Receipt, Release};
 pub use owner::{Owner, Unreleased};
+pub(crate) use owner::{held_report, panic_text};
+pub(crate) use quarantine::Keep;
 pub use quarantine::{EntryId, Maintenance, NotEmpty, Quarantine, RetryError};
 pub use report::{Attempt, Class, Failure, HeldReport, Report};
 pub use serials::{Exhausted, Generation, Serial, Serials};

@@ -304,8 +304,8 @@ impl<N: Native> Keep for Kept<N> {
         self.report(since)
     }
 
-    fn deps(&self) -> &[Arc<Held>] {
-        &self.deps
+    fn deps(&self) -> Vec<Arc<Held>> {
+        self.deps.clone()
     }
 
     fn bytes(&self) -> u64 {

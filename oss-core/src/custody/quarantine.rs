@@ -54,7 +54,7 @@ pub(crate) trait Keep: Send {
     /// The native call. Only called if the class allows it and nobody holds the object.
     fn attempt(&mut self, stamp: &dyn Fn() -> Stamp) -> Result<Receipt, Failure>;
     fn report(&self, since: &Stamp) -> Report;
-    fn deps(&self) -> &[Arc<Held>];
+    fn deps(&self) -> Vec<Arc<Held>>;
     fn bytes(&self) -> u64;
     fn counts_as_owner(&self) -> bool;
 }
@@ -166,7 +166,7 @@ impl Quarantine {
                 (Some(kept), _) => {
                     bytes = bytes.saturating_add(kept.bytes());
                     for held in kept.deps() {
-                        if seen.insert(Arc::as_ptr(held).cast::<()>() as usize) {
+                        if seen.insert(Arc::as_ptr(&held).cast::<()>() as usize) {
                             bytes = bytes.saturating_add(held.bytes());
                         }
                     }
@@ -221,18 +221,24 @@ impl Quarantine {
             let Some((id, entry, fresh)) = self.next_fresh() else {
                 break;
             };
-            let Ok(kept) = entry.take_fresh() else {
-                // Held by somebody or being tried by another thread. A full round of such entries ends the work.
-                idle += 1;
-                if idle >= fresh {
-                    break;
+            match entry.take_fresh() {
+                Fresh::Taken(kept) => {
+                    idle = 0;
+                    match self.attempt(id, &entry, kept) {
+                        Ok(receipt) => done.receipts.push(receipt),
+                        Err(_) => done.failed.push(id),
+                    }
                 }
-                continue;
-            };
-            idle = 0;
-            match self.attempt(id, &entry, kept) {
-                Ok(receipt) => done.receipts.push(receipt),
-                Err(_) => done.failed.push(id),
+                Fresh::Tried => {
+                    lock(&self.state).fresh.remove(&id);
+                }
+                Fresh::Busy => {
+                    // A full round of such entries ends the work.
+                    idle += 1;
+                    if idle >= fresh {
+                        break;
+                    }
+                }
             }
         }
         done.left = lock(&self.state).fresh.len();
@@ -285,31 +291,33 @@ impl Quarantine {
         Some((next, entry, state.fresh.len()))
     }
 
+    /// Takes an owner in and says so.
     pub(crate) fn take_in(&self, id: EntryId, kept: Box<dyn Keep>, since: Stamp) {
-        let class = kept.class();
-        let failure = kept.failure();
-        let orphaned = {
-            let mut state = lock(&self.state);
-            if class == Class::NeverAttempted {
-                state.fresh.insert(id);
-            }
-            state.entries.insert(
-                id,
-                Arc::new(Entry {
-                    since,
-                    inside: Mutex::new(Inside {
-                        kept: Some(kept),
-                        last: None,
-                    }),
-                }),
-            );
-            state.orphaned
-        };
-        let why = failure.map_or_else(|| class.to_string(), |failure| failure.to_string());
-        if orphaned {
-            tracing::error!(domain = &*self.domain, entry = %id, why, "leaked on purpose, its domain is gone");
+        let (class, failure) = (kept.class(), kept.failure());
+        self.insert(id, kept, class, since);
+        self.announce(id, class, failure.as_ref());
+    }
+
+    /// Takes an entry in without a word and without asking it anything, so that the caller may hold a lock of its own.
+    pub(crate) fn insert(&self, id: EntryId, kept: Box<dyn Keep>, class: Class, since: Stamp) {
+        let inside = Mutex::new(Inside {
+            kept: Some(kept),
+            last: None,
+        });
+        let mut state = lock(&self.state);
+        if class == Class::NeverAttempted {
+            state.fresh.insert(id);
+        }
+        state.entries.insert(id, Arc::new(Entry { since, inside }));
+    }
+
+    pub(crate) fn announce(&self, id: EntryId, class: Class, failure: Option<&Failure>) {
+        let why = failure.map_or_else(|| class.to_string(), ToString::to_string);
+        let domain = &*self.domain;
+        if lock(&self.state).orphaned {
+            tracing::error!(domain, entry = %id, why, "leaked on purpose, its domain is gone");
         } else {
-            tracing::warn!(domain = &*self.domain, entry = %id, why, "moved to quarantine");
+            tracing::warn!(domain, entry = %id, why, "moved to quarantine");
         }
     }
 
@@ -393,17 +401,26 @@ impl Entry {
         inside.kept.take().ok_or(RetryError::Running)
     }
 
-    fn take_fresh(&self) -> Result<Box<dyn Keep>, RetryError> {
-        let fresh = lock(&self.inside)
-            .kept
-            .as_ref()
-            .is_some_and(|kept| kept.class() == Class::NeverAttempted);
-        if fresh {
-            self.take_for_attempt()
-        } else {
-            Err(RetryError::Running)
+    fn take_fresh(&self) -> Fresh {
+        let class = lock(&self.inside).kept.as_ref().map(|kept| kept.class());
+        match class {
+            Some(Class::Retryable | Class::Terminal) => Fresh::Tried,
+            Some(Class::NeverAttempted) => {
+                self.take_for_attempt().map_or(Fresh::Busy, Fresh::Taken)
+            }
+            None => Fresh::Busy,
         }
     }
+}
+
+/// What maintenance meets.
+enum Fresh {
+    /// Held by somebody, or being tried by another thread.
+    Busy,
+    /// To be tried now.
+    Taken(Box<dyn Keep>),
+    /// A call was made elsewhere meanwhile.
+    Tried,
 }
 
 impl Drop for Quarantine {

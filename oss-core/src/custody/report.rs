@@ -95,7 +95,7 @@ pub struct Report {
     pub identity: Identity,
     /// What may be done with it.
     pub class: Class,
-    /// Why no call was made yet; empty once one was.
+    /// What it waits for, where there is more to say than its class does.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub waits_for: Cow<'static, str>,
     /// Every call that was made, oldest first.
