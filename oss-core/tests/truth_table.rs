@@ -1,5 +1,6 @@
 //! The truth table of submission and fence outcomes, row by row, through every kind of view of a slot.
 #![cfg(not(loom))]
+#![allow(clippy::expect_used, reason = "a test fails by panic")]
 
 mod support;
 
