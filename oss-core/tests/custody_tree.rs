@@ -348,7 +348,7 @@ fn check_unreleased(unreleased: Unreleased<Fake>, scene: &Scene, name: &str, tol
     }
     assert_eq!(unreleased.native().name, name);
     // By hand or by drop, it ends in the quarantine.
-    if name.len() % 2 == 0 {
+    if name.len().is_multiple_of(2) {
         assert_eq!(unreleased.quarantine(), scene.ids[name]);
     }
 }

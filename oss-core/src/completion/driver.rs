@@ -315,9 +315,10 @@ impl Rounds {
                 }
             }
         }
-        // What was given up is remembered, so that the next sweep does not begin again, until the slot is gone.
+        // What was given up is remembered, so that the next sweep does not begin again, until it is settled.
         self.trouble.retain(|slot, trouble| {
-            trouble.failed < recovery.attempts || ledger.poll(*slot).is_ok()
+            trouble.failed < recovery.attempts
+                || matches!(ledger.poll(*slot), Ok(observation) if observation != Observation::Ready)
         });
         settled
     }
@@ -330,3 +331,7 @@ fn recover(ledger: &Ledger, slot: SlotId, limit: Duration) -> Result<Observation
         told => Ok(told),
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "driver_tests.rs"]
+mod tests;
