@@ -1,10 +1,10 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Builds one fuzz target for libFuzzer with the stable toolchain and runs it: fuzz/run.sh TARGET SECONDS [libFuzzer options].
 # Promises: coverage feedback without cargo-fuzz and without a sanitizer (the targets have no unsafe code to sanitise);
 # new inputs go to fuzz/target/corpus/TARGET, so the checked-in corpus is read and never written; a crash leaves its input
 # under fuzz/artifacts/TARGET and a non-zero exit status. One process, so that it can run beside others.
 # Does not do: shrinking the corpus. For that run the program itself with -merge=1 into an empty folder.
-set -eu
+set -euo pipefail
 
 if [ $# -lt 2 ]; then
     echo "usage: fuzz/run.sh TARGET SECONDS [libFuzzer options]" >&2

@@ -33,6 +33,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::mac::MacAddress;
+use super::{ChecksumAction, ChecksumPolicy};
 
 pub use build::{BuildError, Builder, Rewrite, RewriteError, complete_checksum, rewrite};
 pub use parse::{MAX_EXTENSIONS, parse, parse_ip};
@@ -272,10 +273,7 @@ pub enum Checksum {
 }
 
 /// What to do about a sum.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Check {
     /// Compute it, and refuse the packet when it is wrong.
     #[default]
@@ -287,10 +285,7 @@ pub enum Check {
 }
 
 /// What to do with an IPv6 packet whose UDP checksum is zero. RFC 8200 forbids it, RFC 6935 allows it for tunnels.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ipv6Zero {
     /// Let it through marked [`Checksum::Zero`].
     Accept,
@@ -319,12 +314,9 @@ pub enum Origin {
 
 /// How strict the parser is about sums. The default computes both, refuses bad ones, and refuses IPv6 without one.
 ///
-/// In a configuration the origin does not appear: it is a fact about each delivery, so the provider sets it with
-/// [`Policy::delivered`].
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(default, deny_unknown_fields)]
+/// A configuration says it with a [`ChecksumPolicy`], which turns into one of these. The origin is a fact about each
+/// delivery and no setting, so the provider sets it with [`Policy::delivered`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// The IPv4 header's sum.
     pub ip: Check,
@@ -333,7 +325,6 @@ pub struct Policy {
     /// UDP's zero sum over IPv6. Over IPv4 it is legal (RFC 768) and always taken.
     pub ipv6_zero: Ipv6Zero,
     /// What is known of the UDP sum beforehand.
-    #[serde(skip)]
     pub origin: Origin,
 }
 
@@ -342,6 +333,38 @@ impl Policy {
     #[must_use]
     pub const fn delivered(self, origin: Origin) -> Self {
         Self { origin, ..self }
+    }
+}
+
+impl From<ChecksumPolicy> for Policy {
+    /// Computes both sums, because either action needs to know, of a packet with nothing known beforehand.
+    fn from(policy: ChecksumPolicy) -> Self {
+        let bad = match policy.bad {
+            ChecksumAction::Deliver => Check::Flag,
+            ChecksumAction::Drop => Check::Drop,
+        };
+        Self {
+            ip: bad,
+            udp: bad,
+            ipv6_zero: match policy.absent_ipv6 {
+                ChecksumAction::Deliver => Ipv6Zero::Accept,
+                ChecksumAction::Drop => Ipv6Zero::Drop,
+            },
+            origin: Origin::Wire,
+        }
+    }
+}
+
+impl From<Checksum> for super::Checksum {
+    /// What a packet's descriptor says of UDP's sum. A partial one is unknown: nobody has looked, though no wire can have
+    /// damaged the packet.
+    fn from(checksum: Checksum) -> Self {
+        match checksum {
+            Checksum::Absent | Checksum::Zero => Self::Absent,
+            Checksum::Bad => Self::Bad,
+            Checksum::NotChecked | Checksum::Partial => Self::Unknown,
+            Checksum::Verified | Checksum::Vouched => Self::Good,
+        }
     }
 }
 

@@ -107,8 +107,8 @@ impl Place {
             Self::Checksum => "checksum",
             Self::Fragment => "fragment",
             Self::Malformed => "malformed",
-            Self::NotIp => "not_ip",
-            Self::NotUdp => "not_udp",
+            Self::NotIp => "not-ip",
+            Self::NotUdp => "not-udp",
             Self::Truncated => "truncated",
             Self::Unsupported => "unsupported",
         }

@@ -433,12 +433,12 @@ fn texts_name_the_place_and_the_value() {
         ),
         (
             Reject::NotIp { ether_type: 0x0806 },
-            "not_ip",
+            "not-ip",
             "not IP: EtherType 0x0806",
         ),
         (
             Reject::NotUdp { protocol: 6 },
-            "not_udp",
+            "not-udp",
             "not UDP: IP protocol 6",
         ),
         (
@@ -468,28 +468,28 @@ fn texts_name_the_place_and_the_value() {
 }
 
 #[test]
-fn policy_reads_from_a_configuration() {
-    let policy: Policy = read(r#"{"udp": "flag", "ipv6_zero": "accept"}"#).unwrap();
-    let expected = Policy {
-        udp: Check::Flag,
-        ipv6_zero: Ipv6Zero::Accept,
-        ..Policy::default()
+fn policy_follows_the_configuration() {
+    use crate::receive::{ChecksumAction, ChecksumPolicy};
+    assert_eq!(Policy::from(ChecksumPolicy::default()), STRICT);
+    assert_eq!(Policy::default(), STRICT);
+    let lax = ChecksumPolicy {
+        bad: ChecksumAction::Deliver,
+        absent_ipv6: ChecksumAction::Deliver,
     };
-    assert_eq!(policy, expected);
-    assert_eq!(read("{}").unwrap(), STRICT);
-    for wrong in [
-        r#"{"udp": "maybe"}"#,
-        r#"{"origin": "wire"}"#,
-        r#"{"tcp": "drop"}"#,
-    ] {
-        assert!(read(wrong).is_err(), "{wrong}");
-    }
-    let text = serde_json::to_string(&TRUST).unwrap();
-    assert_eq!(text, r#"{"ip":"trust","udp":"trust","ipv6_zero":"accept"}"#);
-}
+    assert_eq!(Policy::from(lax), FLAG);
 
-fn read(text: &str) -> Result<Policy, serde_json::Error> {
-    serde_json::from_str(text)
+    use crate::receive::Checksum as Told;
+    for (state, told) in [
+        (Checksum::Absent, Told::Absent),
+        (Checksum::Bad, Told::Bad),
+        (Checksum::NotChecked, Told::Unknown),
+        (Checksum::Partial, Told::Unknown),
+        (Checksum::Verified, Told::Good),
+        (Checksum::Vouched, Told::Good),
+        (Checksum::Zero, Told::Absent),
+    ] {
+        assert_eq!(Told::from(state), told, "{state:?}");
+    }
 }
 
 #[test]
