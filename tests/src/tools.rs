@@ -1,16 +1,21 @@
 //! Programs that some tests need, and what happens where one is missing.
 //!
 //! Promises: a test that lacks its equipment never passes in silence. It prints a line `SKIP <group>: <reason>` that the
-//! test runner's capture does not swallow, and where `LOCKGATE_REQUIRE` names the group, or says `all`, it fails.
+//! test runner's capture does not swallow, appends it to the file that `LOCKGATE_SKIP_LOG` names, if any, and where
+//! `LOCKGATE_REQUIRE` names the group, or says `all`, it fails.
 //! Does not do: installing anything.
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Names the groups whose absence is a failure: a list with commas, or `all`.
 pub const REQUIRE: &str = "LOCKGATE_REQUIRE";
+
+/// Names the file that collects the lines of all tests of a run.
+pub const LOG: &str = "LOCKGATE_SKIP_LOG";
 
 /// Why a group of tests does not run here. The line was printed already; the test returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +52,7 @@ pub fn require_tool(tool: &str) -> Result<PathBuf, Skip> {
 /// Says that a group can't run here: prints the line and gives it back.
 ///
 /// # Panics
-/// When [`REQUIRE`] asks for the group.
+/// When [`REQUIRE`] asks for the group, or the file that [`LOG`] names can't be written.
 pub fn skip(group: &str, reason: &str) -> Skip {
     let skip = Skip {
         group: group.to_owned(),
@@ -60,7 +65,18 @@ pub fn skip(group: &str, reason: &str) -> Skip {
     );
     // The runner captures what the print macros write; this goes past it. A closed stderr is no reason to fail.
     let _ = writeln!(std::io::stderr(), "{skip}");
+    if let Some(log) = std::env::var_os(LOG)
+        && let Err(error) = append(Path::new(&log), &skip)
+    {
+        panic!("{LOG}={}: {error}", Path::new(&log).display());
+    }
     skip
+}
+
+/// Adds one line in one write, so that tests side by side do not mix theirs.
+fn append(log: &Path, skip: &Skip) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(log)?;
+    file.write_all(format!("{skip}\n").as_bytes())
 }
 
 fn is_required(list: &str, group: &str) -> bool {
@@ -115,5 +131,12 @@ mod tests {
             reason: "not here".into(),
         };
         assert_eq!(skip.to_string(), "SKIP tshark: not here");
+
+        let log = std::env::temp_dir().join(format!("lockgate-skips-{}", std::process::id()));
+        append(&log, &skip).unwrap();
+        append(&log, &skip).unwrap();
+        let text = std::fs::read_to_string(&log).unwrap();
+        std::fs::remove_file(&log).unwrap();
+        assert_eq!(text, "SKIP tshark: not here\nSKIP tshark: not here\n");
     }
 }

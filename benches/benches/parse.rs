@@ -1,7 +1,7 @@
 //! What the frame parser costs in instructions per packet, against etherparse doing the same work.
 //!
-//! Promises: `parse` without arguments runs itself under `valgrind --tool=callgrind`, once with few packets and once with
-//! many, and prints the difference per packet as a Markdown table, so that start-up cancels out. `parse --check` also
+//! Promises: without arguments it runs itself under `valgrind --tool=callgrind`, once with few packets and once with
+//! many, and prints the difference per packet as a Markdown table, so that start-up cancels out. With `--check` it also
 //! fails when the own parser is above [`LIMITS`]. Every candidate must find the same as the others first.
 //! Does not do: wall-clock time, which on shared machines says more about the neighbours.
 //!
@@ -54,7 +54,9 @@ const FEW: u64 = 1_000;
 const MANY: u64 = 5_000;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    // Cargo adds `--bench` for harnesses of its own.
+    let args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    let args: Vec<String> = args.collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
         [] => measure_all(false),
@@ -78,7 +80,9 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: parse [--check] | parse run CANDIDATE TRAFFIC SIZE verify|trust COUNT");
+    eprintln!(
+        "usage: cargo xtask bench parse [--check]\n   or: cargo xtask bench parse run CANDIDATE TRAFFIC OCTETS verify|trust COUNT"
+    );
     ExitCode::from(2)
 }
 
