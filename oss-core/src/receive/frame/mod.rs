@@ -1,8 +1,8 @@
 //! What stands in a frame: the parser that every raw receiver uses, and the builder that replay and tests use.
 //!
 //! Promises: [`parse`] and [`parse_ip`] take any bytes, never panic, never allocate, and give either a [`Frame`] whose
-//! offsets lie inside those bytes or a [`Reject`] that says at which place the packet is lost. A packet is taken only if
-//! Linux's own UDP socket would take it, except where [`Policy`] is laxer.
+//! offsets lie inside those bytes or a [`Reject`] that says at which place the packet is lost. What the standards leave
+//! open is decided as Linux's UDP socket decides it; options are not judged.
 //! Does not do: reassembly (a fragment is refused and counted), steering, filtering by address, IPsec, jumbograms.
 //!
 //! What is read, and where the rules come from:
