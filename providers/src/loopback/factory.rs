@@ -128,11 +128,10 @@ impl ReceiverFactory for Loopback {
             return Err(Error::from_errno(OPERATION, errno).with_detail("the fault plan says so"));
         }
         let (slots, slot_bytes) = (config.ring as usize, config.buffer_bytes as usize);
-        let (producer, consumer) = sys::ring(slots, slot_bytes).map_err(|error| {
+        let (producer, consumer) = sys::ring(slots, slot_bytes).ok_or_else(|| {
             Error::new(ErrorKind::Resource, OPERATION)
                 .with_object(format!("ring of {slots} buffers of {slot_bytes} bytes"))
                 .with_remedy("ask for a smaller ring or smaller buffers")
-                .with_source(error)
         })?;
         let common = Arc::new(Shared::default());
         let generator = settings

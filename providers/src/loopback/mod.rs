@@ -193,6 +193,12 @@ impl Network {
         self.lock().ports.len()
     }
 
+    /// Whether an attached receiver has joined the group.
+    #[must_use]
+    pub fn has_member(&self, group: IpAddr) -> bool {
+        self.lock().ports.iter().any(|port| port.is_member(group))
+    }
+
     /// What happened to the datagrams so far.
     #[must_use]
     pub fn counters(&self) -> Counters {

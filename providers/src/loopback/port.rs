@@ -91,6 +91,10 @@ impl Port {
         }
     }
 
+    pub(super) fn is_member(&self, group: IpAddr) -> bool {
+        self.filter.groups.iter().any(|one| one.address == group)
+    }
+
     /// Delivers a datagram, if it is meant for this receiver; says whether it was.
     pub(super) fn offer(
         &mut self,

@@ -5,8 +5,8 @@
 //! Does not do: waking anybody.
 #![allow(unsafe_code)]
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::UnsafeCell;
-use std::collections::TryReserveError;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lockgate::receive::{Descriptor, Slab};
 
-/// Makes both ends of a ring of `slots` slots of `slot_bytes` bytes; both numbers are at least 1.
-pub(super) fn ring(
-    slots: usize,
-    slot_bytes: usize,
-) -> Result<(Producer, Consumer), TryReserveError> {
-    // A product beyond usize can't be reserved, which is what the reservation then says.
+/// Makes both ends of a ring of `slots` slots of `slot_bytes` bytes; both numbers are at least 1. Nothing if the system has no
+/// memory for it.
+pub(super) fn ring(slots: usize, slot_bytes: usize) -> Option<(Producer, Consumer)> {
+    let mut descriptors = Vec::new();
+    descriptors.try_reserve_exact(slots).ok()?;
+    descriptors.resize_with(slots, || UnsafeCell::new(Descriptor::default()));
     let ring = Arc::new(Ring {
-        bytes: cells(slots.saturating_mul(slot_bytes), || 0u8)?,
-        descriptors: cells(slots, Descriptor::default)?,
+        bytes: Bytes::zeroed(slots.checked_mul(slot_bytes)?)?,
+        descriptors: descriptors.into_boxed_slice(),
         slot_bytes,
         published: Line::default(),
         released: Line::default(),
@@ -36,14 +36,36 @@ pub(super) fn ring(
         taken: 0,
         released: 0,
     };
-    Ok((producer, consumer))
+    Some((producer, consumer))
 }
 
-fn cells<T>(len: usize, value: impl Fn() -> T) -> Result<Box<[UnsafeCell<T>]>, TryReserveError> {
-    let mut all = Vec::new();
-    all.try_reserve_exact(len)?;
-    all.resize_with(len, || UnsafeCell::new(value()));
-    Ok(all.into_boxed_slice())
+/// Memory that starts out as zeroes. The system gives pages as they are first written, so that a large ring costs little until
+/// it is used.
+struct Bytes {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Bytes {
+    fn zeroed(len: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(len.max(1), 64).ok()?;
+        // SAFETY:
+        // - the size is not zero, by the line above.
+        let base = unsafe { alloc_zeroed(layout) };
+        NonNull::new(base).map(|base| Self { base, layout })
+    }
+
+    fn len(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - `base` came from `alloc_zeroed` with this layout, in the only place that makes a `Bytes`, and is freed once.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
 }
 
 /// A counter on a cache line of its own, so that the two sides don't slow each other down.
@@ -54,7 +76,7 @@ struct Line(AtomicU64);
 /// Both counters only grow. Slot `n % slots` is the consumer's for every `n` from `released` up to `published`, and the
 /// producer's otherwise; `published` is never more than `slots` ahead.
 struct Ring {
-    bytes: Box<[UnsafeCell<u8>]>,
+    bytes: Bytes,
     descriptors: Box<[UnsafeCell<Descriptor>]>,
     slot_bytes: usize,
     /// How many slots were ever filled. Only the producer writes it.
@@ -64,8 +86,11 @@ struct Ring {
 }
 
 // SAFETY:
-// - the cells are the only fields that are not `Sync`; a cell is touched by the side alone that owns its slot, and a slot
-//   changes hands by a release store and an acquire load of `published` (to the consumer) or `released` (to the producer).
+// - the bytes belong to the ring as a boxed slice would; nothing in it is bound to a thread.
+unsafe impl Send for Ring {}
+// SAFETY:
+// - bytes and cells are the only fields that are not `Sync`; those of a slot are touched by the side alone that owns it, and a
+//   slot changes hands by a release store and an acquire load of `published` (to the consumer) or `released` (to the producer).
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -103,14 +128,14 @@ impl Producer {
         }
         let place = ring.place(self.published);
         let start = place * ring.slot_bytes;
-        let cells = &ring.bytes[start..start + ring.slot_bytes];
         // SAFETY:
-        // - the pointer and the length are those of `cells`, a live slice of `UnsafeCell<u8>`, which has the layout of `u8`
-        //   and allows writing through a shared borrow;
+        // - `place` is below the number of slots, so that the slot from `start` lies inside the allocation.
+        let base = unsafe { ring.bytes.base.add(start) };
+        // SAFETY:
+        // - the slot's bytes lie inside the live allocation, as above, and are initialised, at first as zeroes;
         // - the slot is the producer's: the check above saw it released (acquire), and `published` doesn't cover it yet;
         // - `&mut self` keeps every other use of the producer away while the slice lives, which is until `fill` returns.
-        let slot =
-            unsafe { slice::from_raw_parts_mut(UnsafeCell::raw_get(cells.as_ptr()), cells.len()) };
+        let slot = unsafe { slice::from_raw_parts_mut(base.as_ptr(), ring.slot_bytes) };
         let mut descriptor = fill(slot);
         let end = descriptor
             .offset
@@ -173,13 +198,12 @@ impl Consumer {
         let descriptors = unsafe {
             slice::from_raw_parts(UnsafeCell::raw_get(cells.as_ptr()).cast_const(), count)
         };
-        let base = NonNull::from(&*ring.bytes).cast();
         // SAFETY:
-        // - `base` and the length are those of the ring's one allocation of bytes, which lives as long as `self.ring`;
-        // - all bytes were initialised by `cells`; the ranges that the descriptors name lie in the slots lent here, because
+        // - base and length are those of the ring's one allocation of bytes, which lives as long as `self.ring`;
+        // - all bytes are initialised, at first as zeroes; the ranges that the descriptors name lie in the slots lent here, because
         //   `push` refuses others, and nothing writes those slots for the reason above. That a payload lies within what was
         //   captured is what `Batch::new` checks.
-        let slab = unsafe { Slab::from_raw(base, ring.bytes.len()) };
+        let slab = unsafe { Slab::from_raw(ring.bytes.base, ring.bytes.len()) };
         (slab, descriptors)
     }
 }

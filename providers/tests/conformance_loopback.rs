@@ -1,0 +1,11 @@
+//! The conformance kit over `loopback`, the reference: what it does not pass is wrong in the kit or in the reference.
+
+mod equipment;
+
+use equipment::loopback::Loopback;
+
+fn loopback() -> Loopback {
+    Loopback::new()
+}
+
+lockgate_conformance::mount!(loopback);
