@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use lockgate::receive::{PacketReceiver, Receiver, ReceiverConfig};
 use lockgate::registry::{Factory, Registry};
@@ -111,6 +111,11 @@ pub trait Equipment: Send + Sync {
     fn wall(&self) -> SystemTime {
         SystemTime::now()
     }
+
+    /// How long a packet or an event may take before a case fails. The default is generous, for machines that others use too.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(20)
+    }
 }
 
 /// Puts a decorator around every receiver of another equipment, so that the whole kit runs over it.
@@ -196,6 +201,10 @@ where
 
     fn wall(&self) -> SystemTime {
         self.inner.wall()
+    }
+
+    fn patience(&self) -> Duration {
+        self.inner.patience()
     }
 }
 

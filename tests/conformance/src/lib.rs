@@ -45,5 +45,5 @@ pub use cases::{CASES, Case};
 pub use equipment::{Decorated, Equipment, Family, Outgoing, unused_group, unused_port};
 pub use outcome::{Checked, Outcome, Stop};
 pub use rig::Rig;
-pub use run::{__run_mounted, run_all};
+pub use run::{__run_mounted, run_all, run_case};
 pub use table::{Row, Table, render};

@@ -13,9 +13,6 @@ use crate::equipment::{Equipment, Family, Outgoing};
 use crate::outcome::{Checked, Stop, check, check_eq};
 use crate::spy::Spy;
 
-/// How long a packet may take to arrive, on a machine that others use too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
 /// What a case works with.
 pub struct Rig<'a> {
     pub(crate) equipment: &'a dyn Equipment,
@@ -23,6 +20,8 @@ pub struct Rig<'a> {
     pub(crate) spy: Arc<Spy>,
     /// Whether nothing else runs in this process, so that its holdings can be compared exactly.
     pub(crate) alone: bool,
+    /// How long anything may take.
+    pub(crate) patience: Duration,
 }
 
 /// A packet that arrived, copied.
@@ -57,6 +56,7 @@ impl<'a> Rig<'a> {
             registry,
             spy,
             alone,
+            patience: equipment.patience(),
         })
     }
 
@@ -156,13 +156,14 @@ impl<'a> Rig<'a> {
     /// Receives exactly `count` packets.
     pub(crate) fn collect(&self, receiver: &mut Receiver, count: usize) -> Checked<Vec<Arrived>> {
         let mut all = Vec::with_capacity(count);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         while all.len() < count {
             let left = deadline.saturating_duration_since(Instant::now());
             check!(
                 !left.is_zero(),
-                "only {} of {count} packets arrived within {PATIENCE:?}; statistics {:?}",
+                "only {} of {count} packets arrived within {:?}; statistics {:?}",
                 all.len(),
+                self.patience,
                 receiver.statistics()
             );
             let _ = receiver.wait(Some(left))?;

@@ -48,16 +48,19 @@ pub fn run_all(equipment: &dyn Equipment) -> Table {
     }
 }
 
+/// Runs one case, in a process that does nothing else meanwhile; nothing if there is no such case.
+#[must_use]
+pub fn run_case(equipment: &dyn Equipment, subject: &str, name: &str) -> Option<Outcome> {
+    find(subject, name).map(|case| run(equipment, case, true))
+}
+
 /// The body of one mounted test. Called by [`mount!`](crate::mount).
 ///
 /// # Panics
 /// If the case fails: that is how a test fails.
 #[doc(hidden)]
 pub fn __run_mounted(equipment: &dyn Equipment, subject: &str, name: &str) {
-    let case = CASES
-        .iter()
-        .find(|case| case.subject == subject && case.name == name);
-    let Some(case) = case else {
+    let Some(case) = find(subject, name) else {
         panic!("there is no case {subject}::{name}");
     };
     match run(equipment, case, false) {
@@ -69,6 +72,12 @@ pub fn __run_mounted(equipment: &dyn Equipment, subject: &str, name: &str) {
             case.about
         ),
     }
+}
+
+fn find(subject: &str, name: &str) -> Option<&'static Case> {
+    CASES
+        .iter()
+        .find(|case| case.subject == subject && case.name == name)
 }
 
 fn run(equipment: &dyn Equipment, case: &Case, alone: bool) -> Outcome {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockgate::receive::Statistics;
 
 use crate::outcome::{Checked, check, check_eq};
-use crate::rig::{PATIENCE, Rig, numbered};
+use crate::rig::{Rig, numbered};
 
 pub(crate) fn counts_what_was_delivered(rig: &Rig<'_>) -> Checked {
     let (mut receiver, to) = rig.receiver()?;
@@ -18,11 +18,11 @@ pub(crate) fn counts_what_was_delivered(rig: &Rig<'_>) -> Checked {
     let mut expected = (0, 0, 0);
     for round in 0..4u32 {
         rig.send_numbered(to, 0..5, 64 + round as usize)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + rig.patience;
         let until = expected.0 + 5;
         while expected.0 < until {
             check!(Instant::now() < deadline, "packets are missing");
-            let _ = receiver.wait(Some(PATIENCE))?;
+            let _ = receiver.wait(Some(rig.patience))?;
             let batch = receiver.poll()?;
             expected.0 += batch.len() as u64;
             expected.1 += batch
@@ -47,8 +47,8 @@ pub(crate) fn adds_up_when_overrun(rig: &Rig<'_>) -> Checked {
     let count = rig.equipment.overrun(&mut config)?;
     let mut receiver = rig.open(&config)?;
     rig.send_numbered(to, 0..count, 64)?;
-    let mut last = None;
-    let deadline = Instant::now() + PATIENCE;
+    let (mut last, mut received) = (None, 0);
+    let deadline = Instant::now() + rig.patience;
     loop {
         let batch = receiver.poll()?;
         let quiet = batch.is_empty();
@@ -61,9 +61,11 @@ pub(crate) fn adds_up_when_overrun(rig: &Rig<'_>) -> Checked {
             );
             check!(number > last, "{number:?} came after {last:?}");
             last = number;
+            received += 1;
         }
         let told = receiver.statistics();
-        let known = told.packets + told.losses.total();
+        check_eq!(told.packets, received, "packets in the statistics");
+        let known = received + told.losses.total();
         if quiet && known == u64::from(count) {
             check!(
                 told.losses.total() > 0,

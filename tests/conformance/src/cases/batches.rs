@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockgate::receive::{Batch, Descriptor, Receiver, Slabs};
 
 use crate::outcome::{Checked, Stop, check, check_eq};
-use crate::rig::{PATIENCE, Rig, numbered};
+use crate::rig::{Rig, numbered};
 
 pub(crate) fn stay_within_their_bound(rig: &Rig<'_>) -> Checked {
     for bound in [1u32, 3, 8] {
@@ -14,10 +14,10 @@ pub(crate) fn stay_within_their_bound(rig: &Rig<'_>) -> Checked {
         config.batch = bound;
         let mut receiver = rig.open(&config)?;
         rig.send_numbered(to, 0..20, 64)?;
-        let (mut seen, deadline) = (0, Instant::now() + PATIENCE);
+        let (mut seen, deadline) = (0, Instant::now() + rig.patience);
         while seen < 20 {
             check!(Instant::now() < deadline, "only {seen} of 20 arrived");
-            let _ = receiver.wait(Some(PATIENCE))?;
+            let _ = receiver.wait(Some(rig.patience))?;
             let len = receiver.poll()?.len();
             check!(
                 len <= bound as usize,
@@ -51,13 +51,13 @@ pub(crate) fn may_be_empty(rig: &Rig<'_>) -> Checked {
 pub(crate) fn lie_inside_their_slabs(rig: &Rig<'_>) -> Checked {
     let (mut receiver, to) = rig.receiver()?;
     let mut seen = 0;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + rig.patience;
     for (number, len) in (0u32..).zip([0, 1, 64, 500, 1400]) {
         rig.send(to, &numbered(number, len))?;
     }
     while seen < 5 {
         check!(Instant::now() < deadline, "only {seen} of 5 arrived");
-        let _ = receiver.wait(Some(PATIENCE))?;
+        let _ = receiver.wait(Some(rig.patience))?;
         let batch = receiver.poll()?;
         for descriptor in batch.descriptors() {
             check_inside(batch, descriptor)?;
@@ -103,10 +103,10 @@ pub(crate) fn stay_whole_while_more_arrives(rig: &Rig<'_>) -> Checked {
     let mut receiver = rig.open(&config)?;
     rig.send_numbered(to, 0..4, 300)?;
     let mut next = 0;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + rig.patience;
     while next < 4 {
         check!(Instant::now() < deadline, "only {next} of 4 arrived");
-        let _ = receiver.wait(Some(PATIENCE))?;
+        let _ = receiver.wait(Some(rig.patience))?;
         let batch = receiver.poll()?;
         // Twice as many as the ring holds, while the batch is in use.
         rig.send_numbered(to, 90..106, 300)?;

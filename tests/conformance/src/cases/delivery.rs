@@ -5,7 +5,7 @@ use lockgate::registry::Capability;
 
 use crate::Family;
 use crate::outcome::{Checked, Stop, check, check_eq};
-use crate::rig::{PATIENCE, Rig, family_of, numbered};
+use crate::rig::{Rig, family_of, numbered};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -131,7 +131,7 @@ pub(crate) fn gives_whole_frames(rig: &Rig<'_>) -> Checked {
     let sent = numbered(3, 150);
     rig.send(to, &sent)?;
     let claimed = rig.claims(Capability::WholeFrame);
-    let told = one(&mut receiver, |packet| {
+    let told = one(rig, &mut receiver, |packet| {
         (
             packet.frame().map(<[u8]>::to_vec),
             packet.payload().to_vec(),
@@ -171,19 +171,22 @@ fn stamps(
     let mut all = Vec::new();
     for number in 0..count {
         rig.send_numbered(to, number..number + 1, 64)?;
-        all.push(one(receiver, |packet| packet.timestamp())?);
+        all.push(one(rig, receiver, |packet| packet.timestamp())?);
     }
     Ok(all)
 }
 
 /// What `look` sees in the next packet.
-fn one<T>(receiver: &mut Receiver, look: impl Fn(&Packet<'_>) -> T) -> Checked<T> {
-    let deadline = Instant::now() + PATIENCE;
+fn one<T>(rig: &Rig<'_>, receiver: &mut Receiver, look: impl Fn(&Packet<'_>) -> T) -> Checked<T> {
+    let deadline = Instant::now() + rig.patience;
     while Instant::now() < deadline {
-        let _ = receiver.wait(Some(PATIENCE))?;
+        let _ = receiver.wait(Some(rig.patience))?;
         if let Some(packet) = receiver.poll()?.get(0) {
             return Ok(look(&packet));
         }
     }
-    Err(Stop::fail(format!("no packet arrived within {PATIENCE:?}")))
+    Err(Stop::fail(format!(
+        "no packet arrived within {:?}",
+        rig.patience
+    )))
 }

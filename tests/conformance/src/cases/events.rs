@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::outcome::{Checked, check, check_eq};
-use crate::rig::{PATIENCE, Rig};
+use crate::rig::Rig;
 
 pub(crate) fn are_silent_without_a_cause(rig: &Rig<'_>) -> Checked {
     let (mut receiver, to) = rig.receiver()?;
@@ -18,7 +18,7 @@ pub(crate) fn are_silent_without_a_cause(rig: &Rig<'_>) -> Checked {
 pub(crate) fn reach_the_receiver(rig: &Rig<'_>) -> Checked {
     let (mut receiver, to) = rig.receiver()?;
     rig.equipment.cause_event()?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + rig.patience;
     let mut seen = Vec::new();
     loop {
         seen.extend(std::iter::from_fn(|| receiver.take_event()));
@@ -27,9 +27,10 @@ pub(crate) fn reach_the_receiver(rig: &Rig<'_>) -> Checked {
         }
         check!(
             Instant::now() < deadline,
-            "no event within {PATIENCE:?} after the link changed"
+            "no event within {:?} after the link changed",
+            rig.patience
         );
-        let _ = receiver.wait(Some(PATIENCE / 100))?;
+        let _ = receiver.wait(Some(rig.patience / 100))?;
         let _ = receiver.poll()?;
     }
     // It goes on receiving afterwards.

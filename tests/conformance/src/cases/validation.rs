@@ -1,6 +1,7 @@
 //! Cases about configurations: bad values cost no open.
 
 use lockgate::receive::{ConfigFaults, Group, ReceiverConfig};
+use lockgate::registry::Factory;
 
 use super::describe::holdings;
 use crate::equipment::Family;
@@ -10,7 +11,7 @@ use crate::rig::Rig;
 pub(crate) fn accepts_what_the_equipment_asks_for(rig: &Rig<'_>) -> Checked {
     let (config, _) = rig.target(rig.family())?;
     check_eq!(config.validate(), Ok(()), "faults that every provider has");
-    let faults = faults_of(rig, &config)?;
+    let faults = faults_of(&*rig.equipment.factory(), &config)?;
     check!(faults.is_empty(), "the provider's own faults: {faults}");
     Ok(())
 }
@@ -113,12 +114,14 @@ pub(crate) fn refuses_unknown_options(rig: &Rig<'_>) -> Checked {
 
 pub(crate) fn is_pure(rig: &Rig<'_>) -> Checked {
     let (good, _) = rig.target(rig.family())?;
+    let factory = rig.equipment.factory();
     let before = holdings()?;
     for (_, change) in CHANGES {
         let mut config = good.clone();
         change(&mut config);
-        let first = faults_of(rig, &config)?;
-        check_eq!(faults_of(rig, &config)?, first, "the second validation");
+        let first = faults_of(&*factory, &config)?;
+        let second = faults_of(&*factory, &config)?;
+        check_eq!(second, first, "the second validation");
     }
     if rig.alone {
         check_eq!(holdings()?, before, "what the process holds afterwards");
@@ -128,8 +131,7 @@ pub(crate) fn is_pure(rig: &Rig<'_>) -> Checked {
 }
 
 /// The faults that the provider itself finds.
-fn faults_of(rig: &Rig<'_>, config: &ReceiverConfig) -> Checked<ConfigFaults> {
-    let factory = rig.equipment.factory();
+fn faults_of(factory: &dyn Factory, config: &ReceiverConfig) -> Checked<ConfigFaults> {
     let Some(receiver) = factory.receiver() else {
         return Err(Stop::fail("it has no receiver side"));
     };

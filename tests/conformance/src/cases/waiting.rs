@@ -8,7 +8,7 @@ use lockgate::receive::{Readiness, WaitMode};
 use lockgate::registry::Capability;
 
 use crate::outcome::{Checked, Stop, check, check_eq};
-use crate::rig::{PATIENCE, Rig, wait_out};
+use crate::rig::{Rig, wait_out};
 use crate::sys;
 
 /// Long enough to be told from nothing, short enough to be waited for.
@@ -30,7 +30,7 @@ fn times_out_in(rig: &Rig<'_>, mode: WaitMode) -> Checked {
         took + GRAIN >= SHORT,
         "a time-out of {SHORT:?} came after {took:?}"
     );
-    check!(took < PATIENCE, "a time-out of {SHORT:?} took {took:?}");
+    check!(took < rig.patience, "a time-out of {SHORT:?} took {took:?}");
     Ok(receiver.close()?)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn returns_at_once_for_no_time(rig: &Rig<'_>) -> Checked {
     let took = start.elapsed();
     // Generous: a wait that rounds up to a tick of a millisecond would still pass, one that sleeps would not.
     check!(
-        took < PATIENCE / 4,
+        took < rig.patience / 4,
         "a hundred waits of no time took {took:?}"
     );
     Ok(receiver.close()?)
@@ -69,7 +69,7 @@ fn wakes_up_in(rig: &Rig<'_>, mode: WaitMode) -> Checked {
             let start = Instant::now();
             rig.collect_numbered(&mut receiver, round, 1, 64)?;
             let took = start.elapsed();
-            check!(took < PATIENCE / 2, "it took {took:?} to wake up");
+            check!(took < rig.patience / 2, "it took {took:?} to wake up");
             sending
                 .join()
                 .map_err(|_| Stop::fail("the sender panicked"))?
@@ -121,8 +121,9 @@ pub(crate) fn offers_a_descriptor(rig: &Rig<'_>) -> Checked {
         );
         rig.send_numbered(to, round..round + 1, 64)?;
         check!(
-            readable(&receiver, PATIENCE)?,
-            "not readable {PATIENCE:?} after a packet was sent"
+            readable(&receiver, rig.patience)?,
+            "not readable {:?} after a packet was sent",
+            rig.patience
         );
         rig.collect_numbered(&mut receiver, round, 1, 64)?;
         rig.expect_nothing(&mut receiver)?;
