@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -138,7 +139,10 @@ impl Receiver {
         if self.state != State::Open {
             return Err(self.closed("poll"));
         }
-        self.inner.poll()
+        let provider = &self.provider;
+        self.inner
+            .poll()
+            .map_err(|error| error.with_provider(provider.as_str()))
     }
 
     /// Waits until a poll may find something, at most `timeout`; for ever without one. May wake up early.
@@ -149,7 +153,9 @@ impl Receiver {
         if self.state != State::Open {
             return Err(self.closed("wait"));
         }
-        self.inner.wait(timeout)
+        self.inner
+            .wait(timeout)
+            .map_err(|error| error.with_provider(self.provider.as_str()))
     }
 
     /// A descriptor that becomes readable when a poll may find something, where there is one and the receiver is open.
@@ -212,14 +218,20 @@ impl Receiver {
             (State::Unquiesced, Some(failure)) => return Err(failure.clone()),
             _ => {}
         }
+        // This stands if the provider's close panics: nothing is proven then, and nobody may ask the native side again.
+        self.state = State::Unquiesced;
+        let failure = Error::new(ErrorKind::Unquiesced, "close")
+            .with_provider(self.provider.as_str())
+            .with_detail("the provider panicked in its close");
+        self.failure = Some(failure);
         match self.inner.close() {
             Ok(()) => {
                 self.state = State::Closed;
+                self.failure = None;
                 Ok(())
             }
             Err(error) => {
                 let error = error.with_provider(self.provider.as_str());
-                self.state = State::Unquiesced;
                 self.failure = Some(error.clone());
                 Err(error)
             }
@@ -237,13 +249,25 @@ impl Receiver {
 }
 
 impl Drop for Receiver {
-    /// Closes an open receiver, and logs once if that fails: nobody is left to ask.
+    /// Closes an open receiver and logs once: nobody is left to ask. A provider that panics in its close doesn't take the
+    /// program with it.
     fn drop(&mut self) {
         if self.state != State::Open {
             return;
         }
-        if let Err(error) = self.close() {
-            tracing::warn!(provider = %self.provider, %error, "receiver dropped without close, and its close failed");
+        let closed = catch_unwind(AssertUnwindSafe(|| self.close()));
+        // After a panic `close` has left the failure that says so.
+        let failure = match closed {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(_) => self.failure.take(),
+        };
+        let provider = &self.provider;
+        match failure {
+            None => tracing::debug!(%provider, "receiver dropped without close"),
+            Some(error) => {
+                tracing::warn!(%provider, %error, "receiver dropped without close, and its close failed");
+            }
         }
     }
 }

@@ -8,10 +8,11 @@
 //! open through one registry without a lock.
 
 mod description;
+mod error;
 mod factory;
 mod linked;
 mod refusal;
-#[cfg(test)]
+#[cfg(all(test, feature = "receive", not(loom)))]
 mod tests;
 
 use std::fmt;
@@ -20,8 +21,11 @@ use std::sync::Arc;
 pub use description::{
     Availability, Capabilities, Capability, Description, Inspection, Kind, Origin, Unavailable,
 };
+pub use error::{LinkedError, NotLinked, RegisterCause, RegisterError};
 pub use factory::{Factory, OpenContext};
 pub use linked::{LinkedFactory, linked};
+#[cfg(feature = "receive")]
+pub(crate) use refusal::refuse_without_registry;
 pub use refusal::{Candidate, CandidateStatus, Refusal, RefusalCause};
 
 #[doc(hidden)]
@@ -30,8 +34,8 @@ pub use inventory as __inventory;
 use crate::custody::Domain;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The longest name of a provider.
-const NAME_MAX: usize = 32;
+use error::valid_name;
+use refusal::{near_miss, refuse};
 
 /// A value that holds factories and opens them by name.
 ///
@@ -91,7 +95,7 @@ impl Registry {
             cause,
             factory: Arc::clone(&factory),
         });
-        self.others.push(Candidate {
+        self.note(Candidate {
             name,
             kinds: description.kinds.to_vec(),
             status: CandidateStatus::Rejected {
@@ -105,7 +109,8 @@ impl Registry {
     /// Registers the one linked factory of that name.
     ///
     /// # Errors
-    /// If no linked crate, or more than one, has submitted that name, or if the name is taken.
+    /// If no linked crate, or more than one, has submitted that name, if its factory calls itself otherwise, or if the name is
+    /// taken.
     pub fn register_linked(&mut self, name: &str) -> Result<(), LinkedError> {
         let all = linked();
         let mut matching = all.iter().filter(|entry| entry.name == name);
@@ -121,7 +126,17 @@ impl Registry {
                 origins,
             });
         }
-        self.register((entry.make)()).map_err(LinkedError::Rejected)
+        let factory = (entry.make)();
+        let described = &factory.description().name;
+        if described != name {
+            // Registered under the other name, it would be something that nobody asked for.
+            return Err(LinkedError::Misnamed {
+                name: name.to_owned(),
+                described: described.to_string(),
+                origin: entry.origin.clone(),
+            });
+        }
+        self.register(factory).map_err(LinkedError::Rejected)
     }
 
     /// Checks that the named providers are linked in. Registers nothing.
@@ -144,9 +159,10 @@ impl Registry {
         Err(NotLinked::new(&missing, &all))
     }
 
-    /// Notes a provider that exists but isn't in this build, so that refusals can name it. It can't be opened.
+    /// Notes a provider that exists but isn't in this build, so that refusals can name it. It can't be opened, and the note is
+    /// without effect on a provider of that name that is registered or linked.
     pub fn declare_known(&mut self, name: &str, kinds: &[Kind], reason: Unavailable) {
-        self.others.push(Candidate {
+        self.note(Candidate {
             name: name.to_owned(),
             kinds: kinds.to_vec(),
             status: CandidateStatus::Known { reason },
@@ -172,12 +188,23 @@ impl Registry {
                 origin: Some(description.origin.clone()),
             }
         });
-        let mut all: Vec<Candidate> = registered.chain(self.others.iter().cloned()).collect();
+        let mut all: Vec<Candidate> = registered.collect();
         for candidate in linked_candidates() {
-            if !all.iter().any(|known| known.name == candidate.name) {
+            if self.factory(&candidate.name).is_none() {
                 all.push(candidate);
             }
         }
+        let has_code = |name: &str| all.iter().any(|candidate| candidate.name == name);
+        let others: Vec<_> = self
+            .others
+            .iter()
+            .filter(|other| {
+                !matches!(other.status, CandidateStatus::Known { .. }) || !has_code(&other.name)
+            })
+            .cloned()
+            .collect();
+        all.extend(others);
+        // Stable: of one name, what is registered comes first, then what is linked, then what was refused.
         all.sort_by(|left, right| left.name.cmp(&right.name));
         all
     }
@@ -201,7 +228,7 @@ impl Registry {
     pub fn inspect(&self, name: &str) -> Result<Inspection> {
         match self.factory(name) {
             Some(factory) => Ok(factory.inspect()),
-            None => Err(self.refuse("inspect provider", Kind::Receiver, self.absent(name))),
+            None => Err(self.refuse("inspect provider", None, self.absent(name))),
         }
     }
 
@@ -210,7 +237,8 @@ impl Registry {
     /// # Errors
     /// [`ErrorKind::Refused`] if `name` is empty, unknown, not to be had, or opens no receivers;
     /// [`ErrorKind::Invalid`] with every fault of the configuration; [`ErrorKind::Capability`] if it asks for what the
-    /// provider doesn't claim; else what the provider met while opening. Whatever it had opened by then is closed again.
+    /// provider doesn't claim; [`ErrorKind::Provider`] if it describes itself as what it is not; else what the provider met
+    /// while opening. Whatever it had opened by then is closed again.
     #[cfg(feature = "receive")]
     pub fn open_receiver(
         &self,
@@ -218,10 +246,7 @@ impl Registry {
         config: &crate::receive::ReceiverConfig,
     ) -> Result<crate::receive::Receiver> {
         const OPERATION: &str = "open receiver";
-        let refuse = |cause| self.refuse(OPERATION, Kind::Receiver, cause);
-        if name.is_empty() {
-            return Err(refuse(RefusalCause::Implicit));
-        }
+        let refuse = |cause| self.refuse(OPERATION, Some(Kind::Receiver), cause);
         let Some(factory) = self.factory(name) else {
             return Err(refuse(self.absent(name)));
         };
@@ -232,16 +257,17 @@ impl Registry {
                 reason,
             }));
         }
-        let wrong_kind = || {
-            refuse(RefusalCause::WrongKind {
+        if !description.kinds.contains(&Kind::Receiver) {
+            return Err(refuse(RefusalCause::WrongKind {
                 name: name.to_owned(),
                 kinds: description.kinds.to_vec(),
-            })
-        };
-        if !description.kinds.contains(&Kind::Receiver) {
-            return Err(wrong_kind());
+            }));
         }
-        let receiver = factory.receiver().ok_or_else(wrong_kind)?;
+        let receiver = factory.receiver().ok_or_else(|| {
+            Error::new(ErrorKind::Provider, OPERATION)
+                .with_provider(name)
+                .with_detail("its kinds name receivers, and its factory has no receiver side")
+        })?;
         crate::receive::open(
             receiver,
             description,
@@ -270,8 +296,18 @@ impl Registry {
             .find(|factory| factory.description().name == name)
     }
 
+    /// Keeps a candidate for the listings, once.
+    fn note(&mut self, candidate: Candidate) {
+        if !self.others.contains(&candidate) {
+            self.others.push(candidate);
+        }
+    }
+
     /// Why a name that isn't registered can't be opened.
     fn absent(&self, name: &str) -> RefusalCause {
+        if name.is_empty() {
+            return RefusalCause::Implicit;
+        }
         let name = name.to_owned();
         let candidates = self.candidates();
         let known = candidates.iter().find(|candidate| candidate.name == name);
@@ -294,7 +330,7 @@ impl Registry {
         }
     }
 
-    fn refuse(&self, operation: &'static str, kind: Kind, cause: RefusalCause) -> Error {
+    fn refuse(&self, operation: &'static str, kind: Option<Kind>, cause: RefusalCause) -> Error {
         refuse(operation, kind, cause, self.candidates())
     }
 }
@@ -313,59 +349,6 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// The error of an open that has no registry to look into: what is linked is all that can be listed.
-#[cfg(feature = "receive")]
-pub(crate) fn refuse_without_registry(operation: &'static str, kind: Kind) -> Error {
-    let candidates = linked_candidates().collect();
-    refuse(operation, kind, RefusalCause::Implicit, candidates)
-}
-
-fn refuse(
-    operation: &'static str,
-    kind: Kind,
-    cause: RefusalCause,
-    candidates: Vec<Candidate>,
-) -> Error {
-    let remedy = remedy(kind, &cause, &candidates);
-    Error::new(
-        ErrorKind::Refused(Box::new(Refusal {
-            cause,
-            kind,
-            candidates,
-            remedy,
-        })),
-        operation,
-    )
-}
-
-/// The one thing to do about a refusal.
-fn remedy(kind: Kind, cause: &RefusalCause, candidates: &[Candidate]) -> String {
-    let registered: Vec<&str> = candidates
-        .iter()
-        .filter(|one| one.status == CandidateStatus::Registered && one.kinds.contains(&kind))
-        .map(|one| one.name.as_str())
-        .collect();
-    match cause {
-        RefusalCause::Unavailable { reason, .. } if reason.remedy().is_some() => {
-            // The guard has just seen the remedy.
-            reason.remedy().unwrap_or_default()
-        }
-        RefusalCause::Unregistered { name } => {
-            format!("register it: registry.register_linked({name:?})")
-        }
-        RefusalCause::Unknown {
-            suggestion: Some(suggestion),
-            ..
-        } if registered.contains(&suggestion.as_str()) => {
-            format!("name the provider: provider = {suggestion:?}")
-        }
-        _ if registered.is_empty() => {
-            "register the factory of the provider that you want, then open it by name".to_owned()
-        }
-        _ => format!("name one of these: {}", registered.join(", ")),
-    }
-}
-
 fn linked_candidates() -> impl Iterator<Item = Candidate> {
     linked().into_iter().map(|entry| Candidate {
         name: entry.name.to_owned(),
@@ -373,136 +356,4 @@ fn linked_candidates() -> impl Iterator<Item = Candidate> {
         status: CandidateStatus::Linked,
         origin: Some(entry.origin.clone()),
     })
-}
-
-fn valid_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    name.len() <= NAME_MAX
-        && name.bytes().next().is_some_and(plain)
-        && name
-            .bytes()
-            .all(|byte| plain(byte) || byte == b'-' || byte == b'_')
-}
-
-/// The known name closest to `name`, if it is close enough to be meant.
-fn near_miss<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    let lower = name.to_ascii_lowercase();
-    known
-        .map(|candidate| (strsim::damerau_levenshtein(&lower, candidate), candidate))
-        .filter(|(distance, candidate)| *distance * 3 <= candidate.len().max(3))
-        .min()
-        .map(|(_, candidate)| candidate.to_owned())
-}
-
-/// A factory that a registry did not take in.
-#[derive(Clone)]
-pub struct RegisterError {
-    /// Its name.
-    pub name: String,
-    /// Where its code came from.
-    pub origin: Origin,
-    /// Why it was refused.
-    pub cause: RegisterCause,
-    /// The factory itself, given back.
-    pub factory: Arc<dyn Factory>,
-}
-
-/// Why a registry did not take a factory in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RegisterCause {
-    /// The name is taken.
-    Duplicate {
-        /// Where the code of the registered factory came from.
-        registered: Origin,
-    },
-    /// The name is empty, too long, or has characters that are not allowed.
-    InvalidName,
-}
-
-impl fmt::Display for RegisterCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Duplicate { registered } => {
-                write!(f, "the name is already registered from {registered}")
-            }
-            Self::InvalidName => write!(
-                f,
-                "the name is not allowed: 1 to {NAME_MAX} of a-z, 0-9, - and _, starting with a letter or digit"
-            ),
-        }
-    }
-}
-
-impl fmt::Display for RegisterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "register provider {:?} from {}: {}",
-            self.name, self.origin, self.cause
-        )
-    }
-}
-
-impl fmt::Debug for RegisterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegisterError")
-            .field("name", &self.name)
-            .field("origin", &self.origin)
-            .field("cause", &self.cause)
-            .finish_non_exhaustive()
-    }
-}
-
-impl std::error::Error for RegisterError {}
-
-/// Why a linked factory could not be registered.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LinkedError {
-    /// Two crates submitted the same name, so that the name doesn't say which is meant.
-    #[error(
-        "register linked provider {name:?}: submitted more than once, by {}; register the factory that you mean by value",
-        join(origins)
-    )]
-    Ambiguous {
-        /// The name.
-        name: String,
-        /// The crates that submitted it.
-        origins: Vec<Origin>,
-    },
-    /// No linked crate submitted it.
-    #[error("register linked provider: {0}")]
-    Missing(#[source] NotLinked),
-    /// The registry refused it.
-    #[error(transparent)]
-    Rejected(Box<RegisterError>),
-}
-
-/// Providers that were expected and are not linked in.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not linked in: {}; linked in: {}; a linker drops a crate that nothing refers to: name something of it, such as `use CRATE as _;`, and check that its feature is on",
-    missing.join(", "),
-    if linked.is_empty() { "nothing".to_owned() } else { linked.join(", ") }
-)]
-pub struct NotLinked {
-    /// The names that no linked crate submitted.
-    pub missing: Vec<String>,
-    /// The names that are there.
-    pub linked: Vec<String>,
-}
-
-impl NotLinked {
-    fn new(missing: &[&str], linked: &[&LinkedFactory]) -> Self {
-        Self {
-            missing: missing.iter().map(|name| (*name).to_owned()).collect(),
-            linked: linked.iter().map(|entry| entry.name.to_owned()).collect(),
-        }
-    }
-}
-
-fn join(origins: &[Origin]) -> String {
-    let texts: Vec<_> = origins.iter().map(ToString::to_string).collect();
-    texts.join(" and ")
 }

@@ -8,14 +8,16 @@ use std::fmt;
 use serde::Serialize;
 
 use super::description::{Kind, Origin, Unavailable};
+use super::error::valid_name;
+use crate::error::{Error, ErrorKind};
 
 /// A refused open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// Why.
     pub cause: RefusalCause,
-    /// What was to be opened.
-    pub kind: Kind,
+    /// What was to be opened; nothing if it was only to be looked at.
+    pub kind: Option<Kind>,
     /// Everything that the registry knows of, by name.
     pub candidates: Vec<Candidate>,
     /// The one thing to do.
@@ -110,7 +112,11 @@ impl fmt::Display for CandidateStatus {
 
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.status)?;
+        if valid_name(&self.name) {
+            write!(f, "{}: {}", self.name, self.status)?;
+        } else {
+            write!(f, "{:?}: {}", self.name, self.status)?;
+        }
         if let Some(origin) = &self.origin {
             write!(f, " ({origin})")?;
         }
@@ -158,4 +164,70 @@ impl fmt::Display for Refusal {
         }
         write!(f, "\n{}", self.remedy)
     }
+}
+
+/// The error of an open that has no registry to look into: what is linked is all that can be listed.
+#[cfg(feature = "receive")]
+pub(crate) fn refuse_without_registry(operation: &'static str, kind: Kind) -> Error {
+    let candidates = super::linked_candidates().collect();
+    refuse(operation, Some(kind), RefusalCause::Implicit, candidates)
+}
+
+pub(super) fn refuse(
+    operation: &'static str,
+    kind: Option<Kind>,
+    cause: RefusalCause,
+    candidates: Vec<Candidate>,
+) -> Error {
+    let remedy = remedy(kind, &cause, &candidates);
+    Error::new(
+        ErrorKind::Refused(Box::new(Refusal {
+            cause,
+            kind,
+            candidates,
+            remedy,
+        })),
+        operation,
+    )
+}
+
+/// The one thing to do about a refusal.
+fn remedy(kind: Option<Kind>, cause: &RefusalCause, candidates: &[Candidate]) -> String {
+    let registered: Vec<&str> = candidates
+        .iter()
+        .filter(|one| {
+            one.status == CandidateStatus::Registered
+                && kind.is_none_or(|kind| one.kinds.contains(&kind))
+        })
+        .map(|one| one.name.as_str())
+        .collect();
+    match cause {
+        RefusalCause::Unavailable { reason, .. } if reason.remedy().is_some() => {
+            // The guard has just seen the remedy.
+            reason.remedy().unwrap_or_default()
+        }
+        RefusalCause::Unregistered { name } => {
+            format!("register it: registry.register_linked({name:?})")
+        }
+        RefusalCause::Unknown {
+            suggestion: Some(suggestion),
+            ..
+        } if registered.contains(&suggestion.as_str()) => {
+            format!("name the provider: provider = {suggestion:?}")
+        }
+        _ if registered.is_empty() => {
+            "register the factory of the provider that you want, then open it by name".to_owned()
+        }
+        _ => format!("name one of these: {}", registered.join(", ")),
+    }
+}
+
+/// The known name closest to `name`, if it is close enough to be meant.
+pub(super) fn near_miss<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    let lower = name.to_ascii_lowercase();
+    known
+        .map(|candidate| (strsim::damerau_levenshtein(&lower, candidate), candidate))
+        .filter(|(distance, candidate)| *distance * 3 <= candidate.len().max(3))
+        .min()
+        .map(|(_, candidate)| candidate.to_owned())
 }

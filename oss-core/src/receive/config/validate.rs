@@ -10,8 +10,10 @@ use super::fault::ConfigFaults;
 use super::{ReceiverConfig, TimestampMode, WaitMode};
 use crate::registry::Capability;
 
-/// Linux's limit on the name of an interface, without the closing zero.
+/// Linux's limit on the name of an interface, without the closing zero (IFNAMSIZ).
 const INTERFACE_NAME_MAX: usize = 15;
+/// The limit on the name of an RDMA device, without the closing zero (IBV_SYSFS_NAME_MAX).
+const DEVICE_NAME_MAX: usize = 63;
 /// More than any of it would be a mistake: a ring of 2^22 buffers of 2 KiB is 8 GiB.
 const RING_MAX: u32 = 1 << 22;
 /// One poll returns no more than this.
@@ -41,8 +43,13 @@ impl ReceiverConfig {
     }
 
     pub(crate) fn check(&self, faults: &mut ConfigFaults) {
-        name(faults, "interface", self.interface.as_deref());
-        name(faults, "device", self.device.as_deref());
+        name(
+            faults,
+            "interface",
+            self.interface.as_deref(),
+            INTERFACE_NAME_MAX,
+        );
+        name(faults, "device", self.device.as_deref(), DEVICE_NAME_MAX);
         self.check_addresses(faults);
         if let Some(vlan) = self.vlan.filter(|vlan| *vlan > VLAN_MAX) {
             faults.push("vlan", vlan, "is reserved", format!("0 to {VLAN_MAX}"));
@@ -134,6 +141,12 @@ impl ReceiverConfig {
 #[must_use]
 pub fn required_capabilities(config: &ReceiverConfig) -> Vec<(Capability, &'static str)> {
     let groups = &config.groups;
+    // Exactly one of the two is there in a valid configuration.
+    let addressed = if groups.is_empty() {
+        "unicast"
+    } else {
+        "groups"
+    };
     let addresses = || {
         groups
             .iter()
@@ -144,12 +157,12 @@ pub fn required_capabilities(config: &ReceiverConfig) -> Vec<(Capability, &'stat
     [
         (
             Capability::Ipv4,
-            "groups",
+            addressed,
             addresses().any(|ip| ip.is_ipv4()),
         ),
         (
             Capability::Ipv6,
-            "groups",
+            addressed,
             addresses().any(|ip| ip.is_ipv6()),
         ),
         (Capability::Multicast, "groups", !groups.is_empty()),
@@ -199,21 +212,23 @@ pub fn required_capabilities(config: &ReceiverConfig) -> Vec<(Capability, &'stat
     .collect()
 }
 
-fn name(faults: &mut ConfigFaults, field: &str, value: Option<&str>) {
+/// Linux's rule for interfaces (`dev_valid_name`), which names of devices keep too, as they are names of directories in sysfs.
+fn name(faults: &mut ConfigFaults, field: &str, value: Option<&str>, most: usize) {
     let Some(value) = value else { return };
-    let allowed = format!("1 to {INTERFACE_NAME_MAX} bytes without / and white space");
-    if value.is_empty() {
-        faults.push(field, "\"\"", "is empty", allowed);
-    } else if field == "interface" && value.len() > INTERFACE_NAME_MAX {
-        faults.push(field, format!("{value:?}"), "is too long", allowed);
-    } else if value.contains(|one: char| one == '/' || one == '\0' || one.is_whitespace()) {
-        faults.push(
-            field,
-            format!("{value:?}"),
-            "has a character that names can't have",
-            allowed,
-        );
-    }
+    let forbidden = |one: char| matches!(one, '/' | ':') || one.is_control() || one.is_whitespace();
+    let problem = if value.is_empty() {
+        "is empty"
+    } else if value.len() > most {
+        "is too long"
+    } else if value.contains(forbidden) {
+        "has a character that names can't have"
+    } else if matches!(value, "." | "..") {
+        "is the name of a directory"
+    } else {
+        return;
+    };
+    let allowed = format!("1 to {most} bytes without /, : and white space");
+    faults.push(field, format!("{value:?}"), problem, allowed);
 }
 
 fn port(faults: &mut ConfigFaults, field: String, port: u16) {
