@@ -12,7 +12,7 @@ mod error;
 mod factory;
 mod linked;
 mod refusal;
-#[cfg(all(test, feature = "receive", not(loom)))]
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
@@ -32,7 +32,9 @@ pub use refusal::{Candidate, CandidateStatus, Refusal, RefusalCause};
 pub use inventory as __inventory;
 
 use crate::custody::Domain;
-use crate::error::{Error, ErrorKind, Result};
+#[cfg(feature = "receive")]
+use crate::error::ErrorKind;
+use crate::error::{Error, Result};
 
 use error::valid_name;
 use refusal::{near_miss, refuse};
@@ -224,7 +226,7 @@ impl Registry {
     /// Looks at the host for one registered provider. The only call here that may touch it without opening.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`] if nothing of that name is registered.
+    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused) if nothing of that name is registered.
     pub fn inspect(&self, name: &str) -> Result<Inspection> {
         match self.factory(name) {
             Some(factory) => Ok(factory.inspect()),

@@ -2,6 +2,8 @@
 //!
 //! The entries that this file submits to the list of linked factories are in every listing of this test binary.
 
+#![cfg(all(feature = "receive", not(loom)))]
+
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, Mutex};
