@@ -26,6 +26,7 @@ mod steps;
 mod test;
 mod testlog;
 mod tidy;
+mod vm;
 
 use context::Context;
 use error::{Error, Result};
@@ -43,6 +44,8 @@ struct Command {
 enum Verdict {
     Failed,
     Passed,
+    /// The command ran another one, whose status becomes this process's.
+    Status(u8),
 }
 
 const COMMANDS: &[Command] = &[
@@ -70,6 +73,12 @@ const COMMANDS: &[Command] = &[
         summary: "check the rules that no compiler checks",
         run: tidy::run,
     },
+    Command {
+        name: "vm",
+        arguments: "[OPTIONS] -- CMD",
+        summary: "run a command in a guest with two RDMA devices; --help tells more",
+        run: vm::run,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -77,6 +86,7 @@ fn main() -> ExitCode {
     match dispatch(&arguments) {
         Ok(Verdict::Passed) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::FAILURE,
+        Ok(Verdict::Status(status)) => ExitCode::from(status),
         Err(error) => {
             eprintln!("xtask: {error}");
             ExitCode::from(if error.is_usage() { 2 } else { 1 })

@@ -1,0 +1,197 @@
+//! The test suites that need RDMA devices: built on the host, run one after another in one boot of the guest.
+//!
+//! Promises: each test binary of the list runs, also after another one failed; the end says which failed. Does not do:
+//! suites that need no device, which `cargo test` runs.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::Failure;
+
+/// Test targets that are selected by a feature of their package because they need the guest's devices.
+struct Suite {
+    package: &'static str,
+    features: &'static str,
+    targets: &'static [&'static str],
+}
+
+const SUITES: &[Suite] = &[Suite {
+    package: "lockgate-verbs-shim",
+    features: "__rxe",
+    targets: &["rxe"],
+}];
+
+/// Runs every binary that stands in its positional parameters up to `--`, with the words after it as arguments.
+const SCRIPT: &str = r#"
+failed=
+while [ "$1" != -- ]; do
+	name=$1 folder=$2 binary=$3
+	shift 3
+	binaries="$binaries$name
+$folder
+$binary
+"
+done
+shift
+while IFS= read -r name && IFS= read -r folder && IFS= read -r binary; do
+	printf '== %s\n' "$name"
+	(cd "$folder" && exec "$binary" "$@" </dev/null) || failed="$failed $name"
+done <<LIST
+$binaries
+LIST
+[ -z "$failed" ] || { printf 'failed:%s\n' "$failed" >&2; exit 1; }
+"#;
+
+/// One test binary.
+struct Binary {
+    name: String,
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+/// Builds the suites and gives the command that runs them all in the guest, each with `arguments`.
+pub(super) fn command(arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let mut words: Vec<OsString> = ["/bin/sh", "-c", SCRIPT, "suite"].map(Into::into).into();
+    for suite in SUITES {
+        for binary in build(suite)? {
+            words.push(binary.name.into());
+            words.push(binary.folder.into());
+            words.push(binary.path.into());
+        }
+    }
+    words.push("--".into());
+    words.extend_from_slice(arguments);
+    Ok(words)
+}
+
+fn build(suite: &Suite) -> Result<Vec<Binary>, Failure> {
+    let cargo = std::env::var_os("CARGO");
+    let mut command = Command::new(cargo.as_deref().unwrap_or(OsStr::new("cargo")));
+    command.args([
+        "test",
+        "--no-run",
+        "--quiet",
+        "--message-format=json-render-diagnostics",
+    ]);
+    command.args(["-p", suite.package, "--features", suite.features]);
+    for target in suite.targets {
+        command.args(["--test", target]);
+    }
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Failure::new("suite", format!("cargo doesn't run: {error}")))?;
+    if !output.status.success() {
+        return Err(Failure::new(
+            "suite",
+            format!("the tests of {} don't build", suite.package),
+        ));
+    }
+    let binaries: Vec<Binary> = output
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .filter_map(|message| binary(suite, &message))
+        .collect();
+    if binaries.len() == suite.targets.len() {
+        return Ok(binaries);
+    }
+    Err(Failure::new(
+        "suite",
+        format!(
+            "cargo built {} of the {} tests of {}",
+            binaries.len(),
+            suite.targets.len(),
+            suite.package
+        ),
+    ))
+}
+
+/// Reads one of Cargo's messages: the artifact of a listed test target, or something else.
+fn binary(suite: &Suite, message: &Value) -> Option<Binary> {
+    let target = &message["target"];
+    let name = target["name"].as_str()?;
+    let is_test = target["kind"].as_array()?.iter().any(|kind| kind == "test");
+    if !is_test || !suite.targets.contains(&name) {
+        return None;
+    }
+    Some(Binary {
+        name: format!("{}::{name}", suite.package),
+        folder: PathBuf::from(message["manifest_path"].as_str()?)
+            .parent()?
+            .to_owned(),
+        path: message["executable"].as_str()?.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_the_artifact_of_a_listed_test_is_a_binary() {
+        let suite = Suite {
+            package: "p",
+            features: "f",
+            targets: &["t"],
+        };
+        let message = |kind: &str, name: &str, executable: Value| {
+            json!({
+                "reason": "compiler-artifact",
+                "manifest_path": "/w/p/Cargo.toml",
+                "target": {"kind": [kind], "name": name},
+                "executable": executable,
+            })
+        };
+        let found = binary(&suite, &message("test", "t", json!("/w/target/t-1"))).unwrap();
+        assert_eq!(found.name, "p::t");
+        assert_eq!(found.folder, PathBuf::from("/w/p"));
+        assert_eq!(found.path, PathBuf::from("/w/target/t-1"));
+        for other in [
+            message("lib", "t", json!("/x")),
+            message("test", "u", json!("/x")),
+            message("test", "t", Value::Null),
+            json!({"reason": "build-finished", "success": true}),
+        ] {
+            assert!(binary(&suite, &other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_script_runs_all_and_names_those_that_failed() {
+        let run = |words: &[&str]| {
+            Command::new("/bin/sh")
+                .args(["-c", SCRIPT, "suite"])
+                .args(words)
+                .output()
+                .unwrap()
+        };
+        let output = run(&[
+            "a",
+            "/",
+            "/bin/false",
+            "b c",
+            "/usr",
+            "/bin/pwd",
+            "d",
+            "/",
+            "/bin/echo",
+            "--",
+            "-P",
+            "x",
+        ]);
+        assert_eq!(output.status.code(), Some(1));
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(out, "== a\n== b c\n/usr\n== d\n-P x\n");
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(err.ends_with("failed: a\n"), "{err}");
+
+        assert_eq!(run(&["a", "/", "/bin/true", "--"]).status.code(), Some(0));
+    }
+}
