@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::{Error, Result};
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::skips::{self, Required};
 use crate::testlog::{self, Target};
 
@@ -201,11 +203,12 @@ impl<W: Write> Runner<W> {
     }
 
     fn tests(&mut self, invocation: Invocation) -> io::Result<Record> {
-        let log = self.scratch.join(format!(
-            "skips-{}-{}.log",
-            std::process::id(),
-            self.records.len()
-        ));
+        // Several runners of one process may share the folder.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let log = self
+            .scratch
+            .join(format!("skips-{}-{number}.log", std::process::id()));
         let mut invocation = invocation.with(skips::LOG_VARIABLE, log.to_string_lossy());
         let required = self.required.variable();
         if !required.is_empty() {

@@ -226,7 +226,7 @@ impl Registry {
     /// Looks at the host for one registered provider. The only call here that may touch it without opening.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused) if nothing of that name is registered.
+    /// [`ErrorKind::Refused`] if nothing of that name is registered.
     pub fn inspect(&self, name: &str) -> Result<Inspection> {
         match self.factory(name) {
             Some(factory) => Ok(factory.inspect()),

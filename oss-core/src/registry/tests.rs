@@ -324,10 +324,10 @@ fn each_reason_of_unavailability_is_told_with_its_remedy() {
         ),
         (
             Unavailable::LinkStub {
-                library: "libibverbs.so.1".into(),
+                library: "libnative.so.1".into(),
                 remedy: "unset STUB and build again".into(),
             },
-            "built against a link stub in place of libibverbs.so.1",
+            "built against a link stub in place of libnative.so.1",
             "unset STUB and build again",
         ),
         (

@@ -126,7 +126,7 @@ fn numbered_issue(line: &str) -> bool {
     })
 }
 
-/// A script stops at its first failure.
+/// A script stops at its first failure, or says why it must not.
 pub(super) fn shell_scripts(tree: &Tree) -> Vec<Finding> {
     let scripts = tree.texts().filter(|(path, text)| {
         extension(path) == "sh"
@@ -134,8 +134,15 @@ pub(super) fn shell_scripts(tree: &Tree) -> Vec<Finding> {
                 && text.lines().next().is_some_and(|line| line.ends_with("sh"))
     });
     scripts
-        .filter(|(_, text)| !text.lines().any(|line| line == "set -euo pipefail"))
-        .map(|(path, _)| Finding::new(path, 0, "must say `set -euo pipefail`"))
+        .filter(|(_, text)| {
+            !text.lines().any(|line| {
+                line == "set -euo pipefail" || line.starts_with("# No `set -euo pipefail`: ")
+            })
+        })
+        .map(|(path, _)| {
+            let rule = "must say `set -euo pipefail`, or \"# No `set -euo pipefail`: \" and why";
+            Finding::new(path, 0, rule)
+        })
         .collect()
 }
 
@@ -251,6 +258,10 @@ mod tests {
             ("a.sh", "echo\n"),
             ("b", "#!/usr/bin/env bash\nset -e\n"),
             ("good", "#!/bin/bash\nset -euo pipefail\n"),
+            (
+                "first.sh",
+                "# No `set -euo pipefail`: the first process must not end\n",
+            ),
             ("c.py", "#!/usr/bin/python3\n"),
         ]);
         assert_eq!(places(shell_scripts(&tree)), [at("a.sh", 0), at("b", 0)]);

@@ -104,8 +104,8 @@ pub(crate) fn run(_: &Context, arguments: &[String]) -> Result<Verdict> {
         println!("{USAGE}");
         return Ok(Verdict::Passed);
     }
-    let options =
-        Options::parse(arguments).map_err(|error| Error::usage(format!("vm: {error}\n\n{USAGE}")))?;
+    let options = Options::parse(arguments)
+        .map_err(|error| Error::usage(format!("vm: {error}\n\n{USAGE}")))?;
     let status = options.run().unwrap_or_else(|failure| {
         eprintln!("vm: {failure}");
         NOT_SET_UP
@@ -253,7 +253,11 @@ impl Options {
     }
 }
 
-fn number(option: &str, text: &str, allowed: std::ops::RangeInclusive<u32>) -> std::result::Result<u32, String> {
+fn number(
+    option: &str,
+    text: &str,
+    allowed: std::ops::RangeInclusive<u32>,
+) -> std::result::Result<u32, String> {
     match text.parse() {
         Ok(value) if allowed.contains(&value) => Ok(value),
         _ => Err(format!(

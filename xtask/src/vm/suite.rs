@@ -28,17 +28,17 @@ const SUITES: &[Suite] = &[Suite {
 const SCRIPT: &str = r#"
 failed=
 while [ "$1" != -- ]; do
-	name=$1 folder=$2 binary=$3
-	shift 3
-	binaries="$binaries$name
+    name=$1 folder=$2 binary=$3
+    shift 3
+    binaries="$binaries$name
 $folder
 $binary
 "
 done
 shift
 while IFS= read -r name && IFS= read -r folder && IFS= read -r binary; do
-	printf '== %s\n' "$name"
-	(cd "$folder" && exec "$binary" "$@" </dev/null) || failed="$failed $name"
+    printf '== %s\n' "$name"
+    (cd "$folder" && exec "$binary" "$@" </dev/null) || failed="$failed $name"
 done <<LIST
 $binaries
 LIST

@@ -1,4 +1,6 @@
 #!/bin/busybox sh
+# No `set -euo pipefail`: the first process of a system must not end; every step below reports its own failure.
+#
 # The first process of the guest: lays the system, makes the RDMA devices, waits for one job, runs it, reports.
 #
 # Promises: the job sees the host's file system below a throw-away overlay; nothing it leaves running outlives it; the
@@ -20,12 +22,12 @@ mount -t tmpfs shm /dev/shm
 echo 1 >/proc/sys/kernel/printk
 
 while read -r module; do
-	insmod "/modules/$module" || echo "lockgate-vm: insmod $module failed" >/dev/console
+    insmod "/modules/$module" || echo "lockgate-vm: insmod $module failed" >/dev/console
 done </modules/order
 
 for port in /sys/class/virtio-ports/vport*; do
-	read -r name <"$port/name"
-	ln -s "/dev/${port##*/}" "/dev/lockgate-$name"
+    read -r name <"$port/name"
+    ln -s "/dev/${port##*/}" "/dev/lockgate-$name"
 done
 # A port can be opened once only. The control port stays open from here on, also across the snapshot.
 exec 9<>/dev/lockgate-control
@@ -33,17 +35,17 @@ exec 9<>/dev/lockgate-control
 # Waits for the host to end the machine. A host that has gone away closes the port: then the first process ends, the
 # kernel panics, and the emulator ends with it.
 stay() {
-	read -r _ <&9
-	exit 1
+    read -r _ <&9
+    exit 1
 }
 
 fail() {
-	echo "failed $*" >&9
-	stay
+    echo "failed $*" >&9
+    stay
 }
 
 mount_share() { # TAG WHERE MODE CACHE
-	mount -t 9p -o "$3,trans=virtio,version=9p2000.L,msize=512000,cache=$4" "$1" "$2"
+    mount -t 9p -o "$3,trans=virtio,version=9p2000.L,msize=512000,cache=$4" "$1" "$2"
 }
 
 /bin/busybox sh -e /rdma.sh >/run/rdma.log 2>&1 || fail "rdma set-up: $(tail -n 3 /run/rdma.log | tr '\n' ' ')"
@@ -51,12 +53,12 @@ mount_share() { # TAG WHERE MODE CACHE
 echo ready >&9
 job= out=
 while read -r key value <&9; do
-	case $key in
-	now) date -s "@$value" >/dev/null ;;
-	job) job=$value ;;
-	out) out=$value ;;
-	go) break ;;
-	esac
+    case $key in
+    now) date -s "@$value" >/dev/null ;;
+    job) job=$value ;;
+    out) out=$value ;;
+    go) break ;;
+    esac
 done
 
 mkdir /layer
@@ -66,11 +68,11 @@ mkdir /layer/upper /layer/work /layer/root
 root=/layer/root
 mount -t overlay -o lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work overlay $root || fail "overlay"
 for dir in sys dev run; do
-	mount --rbind "/$dir" "$root/$dir" || fail "bind of /$dir"
+    mount --rbind "/$dir" "$root/$dir" || fail "bind of /$dir"
 done
 if [ -n "$out" ]; then
-	mkdir -p "$root$out"
-	mount_share out "$root$out" rw none || fail "mount of $out"
+    mkdir -p "$root$out"
+    mount_share out "$root$out" rw none || fail "mount of $out"
 fi
 
 # Copies go through pipes: a process of the job may open its /dev/stdout again, which a port would refuse.

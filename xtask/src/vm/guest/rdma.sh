@@ -1,3 +1,5 @@
+# No `set -euo pipefail`: the guest's shell runs it with -e; it has no variables and no pipes.
+#
 # Two Soft-RoCE devices inside one host, joined by a veth pair; run by the guest's init with `sh -e`.
 #
 #   rxe0 on veth0, 10.77.0.1/24, 52:54:00:aa:00:01
