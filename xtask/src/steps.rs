@@ -10,11 +10,10 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::{Error, Result};
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use crate::skips::{self, Required};
 use crate::testlog::{self, Target};
 
