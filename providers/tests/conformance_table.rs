@@ -6,12 +6,18 @@
 mod equipment;
 
 use equipment::loopback::Loopback;
+#[cfg(feature = "udp")]
+use equipment::udp::Udp;
 use lockgate_conformance::{Equipment, Table, render, run_all};
 
 #[test]
 fn every_provider_passes_alone_in_a_process() {
-    let all: [&dyn Equipment; 1] = [&Loopback::new()];
-    let tables: Vec<Table> = all.iter().map(|one| run_all(*one)).collect();
+    let all: Vec<Box<dyn Equipment>> = vec![
+        Box::new(Loopback::new()),
+        #[cfg(feature = "udp")]
+        Box::new(Udp::on_host()),
+    ];
+    let tables: Vec<Table> = all.iter().map(|one| run_all(&**one)).collect();
     println!("{}", render(&tables));
     for table in &tables {
         assert!(table.is_green(), "{table}");

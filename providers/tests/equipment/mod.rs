@@ -4,3 +4,5 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod loopback;
+#[cfg(feature = "udp")]
+pub mod udp;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use lockgate::receive::{PacketReceiver, Receiver, ReceiverConfig};
-use lockgate::registry::{Factory, Registry};
+use lockgate::registry::{Capability, Factory, Registry};
 
 use crate::outcome::{Checked, Stop};
 
@@ -70,6 +70,15 @@ pub trait Equipment: Send + Sync {
 
     /// The addresses to send from, at least one; two for source filters to be tested.
     fn sources(&self, family: Family) -> Vec<IpAddr>;
+
+    /// Whether this equipment can show that a claim works, such as hardware timestamps on an interface that has a clock.
+    ///
+    /// # Errors
+    /// [`Stop::skip`] with what is missing here.
+    fn shows(&self, capability: Capability) -> Checked {
+        let _ = capability;
+        Ok(())
+    }
 
     /// A multicast group that nobody else uses.
     fn group(&self, family: Family) -> IpAddr {
@@ -173,6 +182,10 @@ where
 
     fn sources(&self, family: Family) -> Vec<IpAddr> {
         self.inner.sources(family)
+    }
+
+    fn shows(&self, capability: Capability) -> Checked {
+        self.inner.shows(capability)
     }
 
     fn group(&self, family: Family) -> IpAddr {

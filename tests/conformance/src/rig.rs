@@ -71,10 +71,10 @@ impl<'a> Rig<'a> {
             .map_or(Capabilities::NONE, |one| one.capabilities)
     }
 
-    /// Skips the case if the capability isn't claimed.
+    /// Skips the case if the capability isn't claimed, or can't be shown with this equipment.
     pub(crate) fn need(&self, capability: Capability) -> Checked {
         if self.claims(capability) {
-            Ok(())
+            self.equipment.shows(capability)
         } else {
             Err(Stop::unclaimed(capability))
         }
@@ -89,7 +89,21 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// The equipment's configuration with waits, and groups of these addresses.
+    /// The families that the provider claims and the equipment can show.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        [
+            (Family::V4, Capability::Ipv4),
+            (Family::V6, Capability::Ipv6),
+        ]
+        .into_iter()
+        .filter(|(_, capability)| {
+            self.claims(*capability) && self.equipment.shows(*capability).is_ok()
+        })
+        .map(|(family, _)| family)
+        .collect()
+    }
+
+    /// The equipment's configuration with these groups.
     pub(crate) fn with_groups(&self, groups: impl IntoIterator<Item = Group>) -> ReceiverConfig {
         ReceiverConfig {
             groups: groups.into_iter().collect(),

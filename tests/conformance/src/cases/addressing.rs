@@ -2,7 +2,7 @@
 //!
 //! Packets that must not come are followed by one that must: when that one is there, the others have been decided.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use lockgate::receive::{Group, Receiver, ReceiverConfig};
 use lockgate::registry::Capability;
@@ -49,7 +49,7 @@ pub(crate) fn receives_unicast(rig: &Rig<'_>) -> Checked {
         (Family::V4, Capability::Ipv4),
         (Family::V6, Capability::Ipv6),
     ] {
-        if !rig.claims(capability) {
+        if !rig.claims(capability) || rig.equipment.shows(capability).is_err() {
             continue;
         }
         let to = match rig.equipment.unicast(family) {
@@ -81,10 +81,14 @@ pub(crate) fn receives_unicast(rig: &Rig<'_>) -> Checked {
 
 pub(crate) fn keeps_other_groups_out(rig: &Rig<'_>) -> Checked {
     rig.need(Capability::Multicast)?;
-    let (config, to) = rig.target(rig.family())?;
+    each_family(rig, keeps_other_groups_of_out)
+}
+
+fn keeps_other_groups_of_out(rig: &Rig<'_>, family: Family) -> Checked {
+    let (config, to) = rig.target(family)?;
     let mut receiver = rig.open(&config)?;
     // Somebody else on this host listens to the other group on the same port, as happens on hosts with several feeds.
-    let other = Group::new(rig.equipment.group(rig.family()), to.port());
+    let other = Group::new(rig.equipment.group(family), to.port());
     let mut neighbour = rig.open(&rig.with_groups([other.clone()]))?;
     rig.send_numbered(other.socket_address(), 90..95, 64)?;
     rig.send_numbered(to, 0..2, 64)?;
@@ -94,6 +98,17 @@ pub(crate) fn keeps_other_groups_out(rig: &Rig<'_>) -> Checked {
     rig.expect_nothing(&mut neighbour)?;
     receiver.close()?;
     Ok(neighbour.close()?)
+}
+
+/// Runs a case for each family that can be shown; at least one.
+fn each_family(rig: &Rig<'_>, case: fn(&Rig<'_>, Family) -> Checked) -> Checked {
+    let families = rig.families();
+    if families.is_empty() {
+        return Err(Stop::skip("neither IPv4 nor IPv6 can be shown here"));
+    }
+    families
+        .into_iter()
+        .try_for_each(|family| case(rig, family))
 }
 
 pub(crate) fn keeps_other_ports_out(rig: &Rig<'_>) -> Checked {
@@ -110,18 +125,39 @@ pub(crate) fn keeps_other_ports_out(rig: &Rig<'_>) -> Checked {
 pub(crate) fn takes_several_groups(rig: &Rig<'_>) -> Checked {
     rig.need(Capability::Multicast)?;
     rig.need(Capability::SeveralGroups)?;
+    each_family(rig, |rig, family| {
+        let port = rig.equipment.port();
+        let groups: Vec<Group> = (0..4)
+            .map(|_| Group::new(rig.equipment.group(family), port))
+            .collect();
+        takes_exactly(rig, &groups, &[])
+    })
+}
+
+pub(crate) fn takes_both_families(rig: &Rig<'_>) -> Checked {
+    for capability in [
+        Capability::Multicast,
+        Capability::SeveralGroups,
+        Capability::Ipv4,
+        Capability::Ipv6,
+    ] {
+        rig.need(capability)?;
+    }
     let port = rig.equipment.port();
-    let groups: Vec<Group> = (0..4)
-        .map(|_| Group::new(rig.equipment.group(rig.family()), port))
-        .collect();
+    let groups = [Family::V4, Family::V6, Family::V4, Family::V6]
+        .map(|family| Group::new(rig.equipment.group(family), port));
     takes_exactly(rig, &groups, &[])
 }
 
 pub(crate) fn takes_several_ports(rig: &Rig<'_>) -> Checked {
     rig.need(Capability::Multicast)?;
     rig.need(Capability::SeveralPorts)?;
+    each_family(rig, takes_several_ports_of)
+}
+
+fn takes_several_ports_of(rig: &Rig<'_>, family: Family) -> Checked {
     let groups: Vec<Group> = (0..3)
-        .map(|_| Group::new(rig.equipment.group(rig.family()), rig.equipment.port()))
+        .map(|_| Group::new(rig.equipment.group(family), rig.equipment.port()))
         .collect();
     // Each group on the port of another one: joined, and still not asked for.
     let mixed: Vec<SocketAddr> = groups
@@ -163,11 +199,20 @@ fn takes_exactly(rig: &Rig<'_>, groups: &[Group], unwanted: &[SocketAddr]) -> Ch
 pub(crate) fn keeps_other_sources_out(rig: &Rig<'_>) -> Checked {
     rig.need(Capability::Multicast)?;
     rig.need(Capability::SourceFilter)?;
-    let family = rig.family();
-    let sources = rig.equipment.sources(family);
-    let [wanted, other, ..] = sources[..] else {
+    let mut tested = 0;
+    for family in rig.families() {
+        if let [wanted, other, ..] = rig.equipment.sources(family)[..] {
+            keeps_other_source_out(rig, family, wanted, other)?;
+            tested += 1;
+        }
+    }
+    if tested == 0 {
         return Err(Stop::skip("this equipment can send from one address only"));
-    };
+    }
+    Ok(())
+}
+
+fn keeps_other_source_out(rig: &Rig<'_>, family: Family, wanted: IpAddr, other: IpAddr) -> Checked {
     let group = Group::new(rig.equipment.group(family), rig.equipment.port());
     let to = group.socket_address();
     let mut receiver = rig.open(&rig.with_groups([group.from_sources([wanted])]))?;

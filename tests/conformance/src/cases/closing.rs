@@ -56,14 +56,7 @@ pub(crate) fn ends_polls_and_waits(rig: &Rig<'_>) -> Checked {
 
 pub(crate) fn gives_its_groups_back(rig: &Rig<'_>) -> Checked {
     rig.need(Capability::Multicast)?;
-    for family in [crate::Family::V4, crate::Family::V6] {
-        let claimed = match family {
-            crate::Family::V4 => Capability::Ipv4,
-            crate::Family::V6 => Capability::Ipv6,
-        };
-        if !rig.claims(claimed) {
-            continue;
-        }
+    for family in rig.families() {
         let (config, to) = rig.target(family)?;
         let ask = || {
             let told = rig.equipment.has_member(to.ip());

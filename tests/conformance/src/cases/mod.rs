@@ -119,6 +119,7 @@ cases! { $
         keeps_other_groups_out: "groups that weren't asked for are not delivered",
         keeps_other_ports_out: "other ports of the group are not delivered",
         takes_several_groups proves SeveralGroups: "several groups of one port, each packet once",
+        takes_both_families: "groups of IPv4 and IPv6 in one receiver, each packet once",
         takes_several_ports proves SeveralPorts: "groups with different ports, and no mixture of them",
         keeps_other_sources_out proves SourceFilter: "only the sources that were named",
         selects_a_vlan proves VlanFilter: "only the VLAN that was asked for",
