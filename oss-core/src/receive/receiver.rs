@@ -341,3 +341,6 @@ impl PacketReceiver for Taken {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
