@@ -171,6 +171,26 @@ impl<'a> From<&'a [u8]> for Slabs<'a> {
 }
 
 /// Packets that a poll returned. They lie in the provider's memory and are gone with the next call on the receiver.
+///
+/// ```
+/// # use lockgate::receive::Receiver;
+/// fn two(receiver: &mut Receiver) -> lockgate::Result<usize> {
+///     let first = receiver.poll()?.len();
+///     let second = receiver.poll()?;
+///     Ok(first + second.len())
+/// }
+/// ```
+///
+/// To keep the batch itself over another poll doesn't compile:
+///
+/// ```compile_fail
+/// # use lockgate::receive::Receiver;
+/// fn two(receiver: &mut Receiver) -> lockgate::Result<usize> {
+///     let first = receiver.poll()?;
+///     let second = receiver.poll()?;
+///     Ok(first.len() + second.len())
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Batch<'a> {
     slabs: Slabs<'a>,

@@ -98,7 +98,23 @@ pub trait ReceiverFactory {
     ) -> Result<Box<dyn PacketReceiver>>;
 }
 
-/// An open receiver.
+/// An open receiver: what an open through a registry returns, and nothing else.
+///
+/// ```compile_fail
+/// # use lockgate::receive::{PacketReceiver, Receiver};
+/// fn put_together(inner: Box<dyn PacketReceiver>) -> Receiver {
+///     Receiver { inner } // the fields are private
+/// }
+/// ```
+///
+/// A decorator is put around one that was opened:
+///
+/// ```
+/// # use lockgate::receive::{PacketReceiver, Receiver};
+/// fn put_around(receiver: Receiver, decorate: fn(Box<dyn PacketReceiver>) -> Box<dyn PacketReceiver>) -> Receiver {
+///     receiver.decorate(decorate)
+/// }
+/// ```
 pub struct Receiver {
     inner: Box<dyn PacketReceiver>,
     provider: String,
@@ -191,12 +207,7 @@ impl Receiver {
 
     /// Puts a decorator around it: tracing, recording, injected faults, metrics.
     ///
-    /// ```no_run
-    /// # fn decorate(inner: Box<dyn lockgate::receive::PacketReceiver>) -> Box<dyn lockgate::receive::PacketReceiver> { inner }
-    /// # fn example(receiver: lockgate::receive::Receiver) {
-    /// let receiver = receiver.decorate(decorate);
-    /// # }
-    /// ```
+    /// If the decorator panics, the provider is dropped with it.
     #[must_use]
     pub fn decorate(
         mut self,

@@ -39,6 +39,13 @@ impl ClockDomain for DeviceRealTime {
 
 /// A time on the clock `D`: nanoseconds, or ticks for [`DeviceFreeRunning`].
 ///
+/// ```
+/// use lockgate::receive::{Stamp, SystemRealTime};
+/// let sent = Stamp::<SystemRealTime>::from_raw(3);
+/// let received = Stamp::<SystemRealTime>::from_raw(5);
+/// assert_eq!(received.since(sent), Some(2));
+/// ```
+///
 /// ```compile_fail
 /// use lockgate::receive::{DeviceRealTime, Stamp, SystemRealTime};
 /// let software = Stamp::<SystemRealTime>::from_raw(5);

@@ -43,9 +43,50 @@ pub trait Factory: Send + Sync {
 
 /// What an open is done in: only a registry makes one, so that nothing opens without a name.
 ///
+/// A factory can be asked to open only by who has been handed a context:
+///
+/// ```
+/// # #[cfg(feature = "receive")] mod receive {
+/// # use lockgate::receive::{PacketReceiver, ReceiverConfig, ReceiverFactory};
+/// # use lockgate::registry::OpenContext;
+/// fn pass_on(
+///     inner: &dyn ReceiverFactory,
+///     config: &ReceiverConfig,
+///     context: &OpenContext<'_>,
+/// ) -> lockgate::Result<Box<dyn PacketReceiver>> {
+///     inner.open(config, context)
+/// }
+/// # }
+/// ```
+///
+/// Nobody else can make one. The fields are private, and so is the constructor:
+///
 /// ```compile_fail
-/// // The fields are private and there is no constructor.
-/// let context = lockgate::registry::OpenContext { name: "udp" };
+/// # use std::sync::Arc;
+/// # use lockgate::custody::Domain;
+/// # use lockgate::receive::{PacketReceiver, ReceiverConfig, ReceiverFactory};
+/// # use lockgate::registry::OpenContext;
+/// fn bypass(
+///     inner: &dyn ReceiverFactory,
+///     config: &ReceiverConfig,
+///     domain: &Arc<Domain>,
+/// ) -> lockgate::Result<Box<dyn PacketReceiver>> {
+///     inner.open(config, &OpenContext { name: "udp", domain })
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use std::sync::Arc;
+/// # use lockgate::custody::Domain;
+/// # use lockgate::receive::{PacketReceiver, ReceiverConfig, ReceiverFactory};
+/// # use lockgate::registry::OpenContext;
+/// fn bypass(
+///     inner: &dyn ReceiverFactory,
+///     config: &ReceiverConfig,
+///     domain: &Arc<Domain>,
+/// ) -> lockgate::Result<Box<dyn PacketReceiver>> {
+///     inner.open(config, &OpenContext::new("udp", domain))
+/// }
 /// ```
 #[derive(Debug)]
 pub struct OpenContext<'a> {
