@@ -626,3 +626,37 @@ fn two_recoveries_at_once_drain_once() {
     });
     assert_eq!(lane.drains(), 1);
 }
+
+#[test]
+fn leaving_twice_lists_nothing_twice_and_nothing_anew() {
+    let (domain, ledger, _lane, port) = scene(Watch::Query);
+    let handle = submit(&ledger, &port, ());
+    assert_eq!(ledger.abandon(), 1);
+    assert_eq!(ledger.abandon(), 1);
+    assert_eq!(domain.quarantine().count(), 1);
+    domain
+        .quarantine()
+        .retry(EntryId::Slot(handle.slot()))
+        .expect("the drain works");
+    // Settled by maintenance; only its handle is waited for.
+    assert_eq!(ledger.abandon(), 1);
+    domain.quarantine().assert_empty();
+    drop(handle);
+    assert_eq!(domain.live(), Live::default());
+}
+
+#[test]
+fn a_debt_that_was_drained_in_vain_is_no_longer_one_that_was_never_attempted() {
+    let (domain, ledger, lane, port) = scene(Watch::Query);
+    let handle = possibly(&ledger, &port, ());
+    ledger.abandon();
+    lane.fail_drains(1);
+    assert_eq!(handle.recover(), Ok(Observation::Quarantined));
+    let done = domain.quarantine().maintain(5);
+    assert_eq!((done.attempted(), done.left), (0, 0));
+    assert_eq!(domain.quarantine().list()[0].class, Class::Retryable);
+    domain
+        .quarantine()
+        .retry(EntryId::Slot(handle.slot()))
+        .expect("the drain works");
+}

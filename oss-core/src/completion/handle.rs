@@ -96,7 +96,13 @@ impl<T: Send + 'static> Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
-        lock(&self.record.state).detached = true;
+        let mut state = lock(&self.record.state);
+        state.detached = true;
+        let orphaned = state.orphaned;
+        drop(state);
+        if orphaned {
+            self.core.discard(&self.record);
+        }
     }
 }
 

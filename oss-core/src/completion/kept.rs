@@ -72,9 +72,8 @@ impl Keep for KeptDebt {
         match core.recover(&self.record, Reason::Maintenance) {
             Ok(Observation::Ready) | Err(_) => {
                 let receipt = self.receipt(stamp);
-                // A ledger without a user's side has nobody who could take the result, unless a handle is left.
-                if core.ledger.table().abandoned && lock(&self.record.state).detached {
-                    core.discard(&self.record);
+                if core.ledger.table().abandoned {
+                    core.orphan(&self.record);
                 }
                 Ok(receipt)
             }

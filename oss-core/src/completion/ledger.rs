@@ -386,7 +386,7 @@ impl Ledger {
                 continue;
             }
             left += 1;
-            if !state.listed {
+            if !state.listed && !state.orphaned {
                 self.core
                     .list(&record, &mut state, Class::NeverAttempted, since);
                 drop(state);

@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) cancelled: bool,
     /// The handle is gone; the slot is the only way to the result.
     pub(super) detached: bool,
+    /// The ledger was left, and only the handle can still take the result: it is dropped with the handle.
+    pub(super) orphaned: bool,
     /// The quarantine lists this debt.
     pub(super) listed: bool,
     /// Drains that failed.
@@ -80,6 +82,7 @@ impl Record {
                 blocked_in_vain: false,
                 cancelled: false,
                 detached: false,
+                orphaned: false,
                 listed: false,
                 attempts: Vec::new(),
             }),

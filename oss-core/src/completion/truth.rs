@@ -228,6 +228,7 @@ impl Core {
         }
         drop(state);
         self.ledger.table().stick(record.slot);
+        self.quarantine.tried(EntryId::Slot(record.slot));
         if news {
             let entry = EntryId::Slot(record.slot);
             self.quarantine
@@ -305,6 +306,19 @@ impl Core {
             self.discard(record);
         }
         Ok(observation)
+    }
+
+    /// The ledger was left, so nobody but a handle that still exists can take the result.
+    pub(super) fn orphan(&self, record: &Arc<Record>) {
+        let mut state = lock(&record.state);
+        state.orphaned = true;
+        // The attempt that brought us here takes the entry out.
+        state.listed = false;
+        let detached = state.detached;
+        drop(state);
+        if detached {
+            self.discard(record);
+        }
     }
 
     /// Drops a result that is ready and that nobody wants.

@@ -321,6 +321,11 @@ impl Quarantine {
         }
     }
 
+    /// A call was made elsewhere for an entry for which none had been made.
+    pub(crate) fn tried(&self, id: EntryId) {
+        lock(&self.state).fresh.remove(&id);
+    }
+
     /// Takes an entry out that was resolved elsewhere, such as a debt that its ledger settled. Its content is dropped.
     pub(crate) fn discharge(&self, id: EntryId) {
         if let Some(entry) = self.remove(id) {
