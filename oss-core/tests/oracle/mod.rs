@@ -529,7 +529,7 @@ impl World {
         };
         let mut deps = Vec::new();
         let mut parent_at = None;
-        if parent % 2 == 0
+        if parent.is_multiple_of(2)
             && let Some(at) = self.pick(parent / 2, |owner| matches!(owner.real, Real::Owner(_)))
             && let Real::Owner(owner) = &self.owners[at].real
         {
@@ -834,7 +834,7 @@ impl World {
     fn loans(&self, wanted: &[u8]) -> Vec<usize> {
         wanted
             .iter()
-            .filter(|at| *at % 4 != 0)
+            .filter(|at| !at.is_multiple_of(4))
             .filter_map(|at| self.pick(*at, |owner| matches!(owner.real, Real::Owner(_))))
             .collect()
     }
