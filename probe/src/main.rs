@@ -1,9 +1,56 @@
-//! `probe` tells an operator in one command what this host can receive. So far it can read the host.
+//! `probe` tells an operator in one command what this host can receive, and receives it.
+//!
+//! Promises: opens nothing that was not named, except the self-test's own providers on the loopback interface; changes nothing on
+//! the host; every way to end has its own exit code. Does not do: anything that needs a privilege, unless it was asked for.
+
 #![forbid(unsafe_code)]
 
-#[allow(dead_code, unused_imports, reason = "the report prints it")]
+mod cli;
+mod command;
+mod exit;
 mod host;
-#[allow(dead_code, reason = "the self-test sends and verifies it")]
+mod interrupt;
+mod output;
+mod providers;
+mod report;
+mod selftest;
 mod stream;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::cli::{Cli, Command};
+use crate::exit::Exit;
+use crate::output::Screen;
+use crate::report::Failure;
+
+fn main() -> ExitCode {
+    let colour = cli::colour_before_parsing(std::env::args_os());
+    let matches = Cli::command().color(colour).get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    run(&cli).into()
+}
+
+fn run(cli: &Cli) -> Exit {
+    let name = cli.command.as_ref().map_or("report", Command::name);
+    let mut screen = Screen::stdout(cli.output.color);
+    let json = cli.output.json;
+    let outcome = match &cli.command {
+        None => command::report::run(&mut screen, json),
+        Some(Command::Providers(args)) => command::providers::run(args, &mut screen, json),
+    };
+    let failure =
+        match outcome.and_then(|exit| screen.flush().map(|()| exit).map_err(Failure::from)) {
+            Ok(exit) => return exit,
+            Err(failure) => failure,
+        };
+    match report::tell(&failure, name, &mut screen, json, cli.output.color) {
+        Ok(()) => failure.exit(),
+        // Nobody listens any more; the code is all that can be told.
+        Err(_) => Exit::OutputClosed,
+    }
+}

@@ -1,0 +1,4 @@
+//! The commands: each takes its arguments, says what it found on the screen, and answers with the exit code.
+
+pub(crate) mod providers;
+pub(crate) mod report;
