@@ -42,6 +42,7 @@ fn run(cli: &Cli) -> Exit {
     let outcome = match &cli.command {
         None => command::report::run(&mut screen, json),
         Some(Command::Providers(args)) => command::providers::run(args, &mut screen, json),
+        Some(Command::Recv(args)) => command::recv::run(args, &mut screen, cli.output),
     };
     let failure =
         match outcome.and_then(|exit| screen.flush().map(|()| exit).map_err(Failure::from)) {

@@ -166,6 +166,17 @@ pub(crate) fn losses(losses: &Losses) -> String {
     text
 }
 
+/// The places where this provider can't count, in one line; nothing if there are none.
+pub(crate) fn uncounted(losses: &Losses) -> Option<String> {
+    let blind: Vec<_> = losses
+        .by_place()
+        .into_iter()
+        .filter(|(_, count)| count.is_none())
+        .map(|(place, _)| place)
+        .collect();
+    (!blind.is_empty()).then(|| format!("this provider can't count at {}", blind.join(", ")))
+}
+
 /// Tells why a command ended early.
 pub(crate) fn tell(
     failure: &Failure,

@@ -1,4 +1,5 @@
 //! The commands: each takes its arguments, says what it found on the screen, and answers with the exit code.
 
 pub(crate) mod providers;
+pub(crate) mod recv;
 pub(crate) mod report;

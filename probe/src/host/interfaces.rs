@@ -96,7 +96,6 @@ impl fmt::Display for Address {
 
 impl Interface {
     /// Whether it has an address of that family.
-    #[allow(dead_code, reason = "what is told about silence needs it")]
     pub(crate) fn has_family(&self, v4: bool) -> bool {
         self.addresses.iter().any(|one| one.address.is_ipv4() == v4)
     }

@@ -20,7 +20,7 @@ pub(crate) use findings::{Finding, Level};
 pub(crate) use interfaces::Interface;
 pub(crate) use limits::{HugePages, Limit, Sysctl};
 pub(crate) use reading::Reading;
-use udp::UdpCounters;
+pub(crate) use udp::UdpCounters;
 
 /// One look at the host.
 #[derive(Debug, Serialize)]
@@ -79,6 +79,14 @@ impl Host {
             sysctls: limits::sysctls(),
             udp: udp::read(),
         }
+    }
+
+    /// An interface by name, if the interfaces could be read.
+    pub(crate) fn interface(&self, name: &str) -> Option<&Interface> {
+        let Reading::Value(all) = &self.interfaces else {
+            return None;
+        };
+        all.iter().find(|one| one.name == name)
     }
 
     /// The loopback interface: by its flag, whatever its name.
