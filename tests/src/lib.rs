@@ -2,4 +2,5 @@
 
 pub mod frames;
 pub mod netns;
+pub mod probe;
 pub mod tools;
