@@ -4,3 +4,8 @@ pub mod frames;
 pub mod netns;
 pub mod probe;
 pub mod tools;
+
+/// The examples of the front page are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct FrontPage;
