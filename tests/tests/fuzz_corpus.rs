@@ -10,6 +10,8 @@
 
 use std::path::Path;
 
+#[path = "../../fuzz/src/config.rs"]
+mod config;
 #[path = "../../fuzz/src/frame.rs"]
 mod frame;
 
@@ -38,4 +40,9 @@ fn replay(target: &str, least: usize, check: fn(&[u8])) {
 #[test]
 fn frame_corpus_holds() {
     replay("frame", 50, frame::check);
+}
+
+#[test]
+fn config_corpus_holds() {
+    replay("config", 50, config::check);
 }
