@@ -4,8 +4,22 @@ mod equipment;
 
 use equipment::loopback::Loopback;
 
-fn loopback() -> Loopback {
-    Loopback::new()
+mod payloads {
+    use super::Loopback;
+
+    fn loopback() -> Loopback {
+        Loopback::new()
+    }
+
+    lockgate_conformance::mount!(loopback);
 }
 
-lockgate_conformance::mount!(loopback);
+mod frames {
+    use super::Loopback;
+
+    fn loopback() -> Loopback {
+        Loopback::with_frames()
+    }
+
+    lockgate_conformance::mount!(loopback);
+}

@@ -14,6 +14,7 @@ use lockgate_conformance::{Equipment, Table, render, run_all};
 fn every_provider_passes_alone_in_a_process() {
     let all: Vec<Box<dyn Equipment>> = vec![
         Box::new(Loopback::new()),
+        Box::new(Loopback::with_frames()),
         #[cfg(feature = "udp")]
         Box::new(Udp::on_host()),
     ];

@@ -16,7 +16,7 @@ use lockgate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Deserializer, de};
 
 use super::generate::{ALLOWED, Generate, Generator, stream};
-use super::port::{Port, Shared};
+use super::port::{Form, Port, Shared};
 use super::receiver::LoopbackReceiver;
 use super::{INTERFACE, NAME, Network, PAYLOAD_MAX, sys};
 
@@ -55,7 +55,10 @@ impl Loopback {
                 version: Cow::Borrowed(env!("CARGO_PKG_VERSION")),
                 summary: Cow::Borrowed("a deterministic network inside the process"),
                 kinds: Cow::Borrowed(KINDS),
-                capabilities: CAPABILITIES,
+                capabilities: match network.shared.form {
+                    Form::Frames => CAPABILITIES.with(Capability::WholeFrame),
+                    Form::Payloads => CAPABILITIES,
+                },
                 origin: lockgate::linked_origin!(),
             },
             network,
@@ -141,7 +144,7 @@ impl ReceiverFactory for Loopback {
         let id = state.next;
         state.next += 1;
         let site = plan.site("loopback.receive");
-        let port = Port::new(id, config, site, producer, Arc::clone(&common));
+        let port = Port::new(id, config, shared.form, site, producer, Arc::clone(&common));
         state.ports.push(port);
         drop(state);
         Ok(Box::new(LoopbackReceiver::new(

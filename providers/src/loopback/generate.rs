@@ -40,33 +40,32 @@ pub(super) struct Generator {
     order: Generate,
     started: Duration,
     made: u64,
-    source: SocketAddr,
-    destinations: Vec<SocketAddr>,
+    /// From where to where; they take turns.
+    ways: Vec<(SocketAddr, SocketAddr)>,
     vlan: Option<u16>,
     payload: Box<[u8]>,
 }
 
 impl Generator {
     pub(super) fn new(order: Generate, config: &ReceiverConfig, now: Duration) -> Self {
-        let mut destinations: Vec<SocketAddr> = config
-            .groups
-            .iter()
-            .map(lockgate::receive::Group::socket_address)
-            .collect();
-        destinations.extend(config.unicast);
-        // A receiver with a source filter takes packets of its own stream too.
-        let filtered = config.groups.iter().find_map(|group| group.sources.first());
-        let source = match (filtered, destinations.first()) {
-            (Some(source), _) => *source,
-            (None, Some(SocketAddr::V6(_))) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            (None, _) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        let from = |source: Option<&IpAddr>, to: SocketAddr| {
+            let own: IpAddr = match to {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            };
+            // A receiver with a source filter takes packets of its own stream too.
+            (SocketAddr::new(source.copied().unwrap_or(own), 9), to)
         };
+        let groups = config.groups.iter();
+        let mut ways: Vec<_> = groups
+            .map(|group| from(group.sources.first(), group.socket_address()))
+            .collect();
+        ways.extend(config.unicast.map(|to| from(None, to)));
         Self {
             order,
             started: now,
             made: 0,
-            source: SocketAddr::new(source, 9),
-            destinations,
+            ways,
             vlan: config.vlan,
             payload: vec![0; order.size as usize].into(),
         }
@@ -104,12 +103,12 @@ impl Generator {
 
     /// Makes the next packet; the groups take turns.
     pub(super) fn make(&mut self) -> Option<Datagram<'_>> {
-        let turn = usize::try_from(self.made % self.destinations.len().max(1) as u64).ok()?;
-        let destination = *self.destinations.get(turn)?;
+        let turn = usize::try_from(self.made % self.ways.len().max(1) as u64).ok()?;
+        let (source, destination) = *self.ways.get(turn)?;
         stream::fill(self.order.seed, self.made, &mut self.payload);
         self.made += 1;
         Some(Datagram {
-            source: self.source,
+            source,
             destination,
             payload: &self.payload,
             vlan: self.vlan,

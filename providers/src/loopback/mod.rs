@@ -65,7 +65,7 @@ use serde::Serialize;
 
 pub use generate::stream;
 
-use port::Port;
+use port::{Form, Port};
 
 /// The name that opens it.
 pub const NAME: &str = "loopback";
@@ -84,6 +84,7 @@ pub struct Network {
 struct Shared {
     clock: Arc<dyn Clock>,
     plan: Plan,
+    form: Form,
     send: Site,
     state: Mutex<State>,
 }
@@ -128,11 +129,24 @@ pub struct Datagram<'a> {
 
 impl Network {
     /// A network without receivers, whose times come from `clock` and whose faults come from `plan`.
+    ///
+    /// Receivers get payloads alone, as from a socket.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, plan: Plan) -> Self {
+        Self::of(Form::Payloads, clock, plan)
+    }
+
+    /// The same, and receivers get whole Ethernet frames with right sums, as from a device. The factory claims whole frames.
+    #[must_use]
+    pub fn with_frames(clock: Arc<dyn Clock>, plan: Plan) -> Self {
+        Self::of(Form::Frames, clock, plan)
+    }
+
+    fn of(form: Form, clock: Arc<dyn Clock>, plan: Plan) -> Self {
         Self {
             shared: Arc::new(Shared {
                 clock,
+                form,
                 send: plan.site("loopback.send"),
                 plan,
                 state: Mutex::default(),

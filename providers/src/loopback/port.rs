@@ -12,6 +12,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use lockgate::Errno;
 use lockgate::clock::Clock;
 use lockgate::fault::{Decision, Site};
+use lockgate::receive::frame::{Builder, VlanTag, VlanTags};
+use lockgate::receive::mac::{self, MacAddress};
 use lockgate::receive::{
     Descriptor, Event, Group, Losses, ReceiverConfig, Stamp, Timestamp, TimestampMode,
 };
@@ -22,11 +24,16 @@ use super::{Counters, Datagram};
 /// Events that nobody takes are dropped beyond this many, oldest first.
 const EVENTS_MAX: usize = 64;
 
+/// The hardware addresses in frames: locally administered ones.
+const SENDER: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 1]);
+const RECEIVER: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 2]);
+
 /// The network's side of a receiver.
 pub(super) struct Port {
     pub(super) id: u64,
     filter: Filter,
     timestamps: TimestampMode,
+    form: Form,
     site: Site,
     producer: Producer,
     held: Vec<Held>,
@@ -37,6 +44,7 @@ pub(super) struct Port {
 #[derive(Default)]
 pub(super) struct Shared {
     filtered: AtomicU64,
+    malformed: AtomicU64,
     ring_full: AtomicU64,
     truncated: AtomicU64,
     /// How many packets the plan holds back; a poll locks the network only if there are some.
@@ -76,6 +84,7 @@ impl Port {
     pub(super) fn new(
         id: u64,
         config: &ReceiverConfig,
+        form: Form,
         site: Site,
         producer: Producer,
         shared: Arc<Shared>,
@@ -84,6 +93,7 @@ impl Port {
             id,
             filter: Filter::of(config),
             timestamps: config.timestamps,
+            form,
             site,
             producer,
             held: Vec::new(),
@@ -207,18 +217,17 @@ impl Port {
     }
 
     fn put(&mut self, datagram: &Datagram<'_>, clock: &dyn Clock) {
-        let len = datagram.payload.len();
-        let Some(len32) = u32::try_from(len)
-            .ok()
-            .filter(|_| len <= self.producer.slot_bytes())
-        else {
-            self.shared.truncated.fetch_add(1, Ordering::Relaxed);
+        let Some(form) = Written::of(self.form, datagram) else {
+            self.shared.malformed.fetch_add(1, Ordering::Relaxed);
             return;
         };
+        if form.len(datagram.payload) > self.producer.slot_bytes() {
+            self.shared.truncated.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         let stamp = stamp(self.timestamps, clock);
         let put = self.producer.push(|slot| {
-            slot[..len].copy_from_slice(datagram.payload);
-            let mut descriptor = Descriptor::payload(0, 0, len32);
+            let mut descriptor = form.write(datagram.payload, slot);
             descriptor.set_source(datagram.source.ip(), datagram.source.port());
             descriptor.set_destination(datagram.destination.ip(), datagram.destination.port());
             descriptor.set_timestamp(stamp);
@@ -255,6 +264,7 @@ impl Shared {
         losses.ring_full = read(&self.ring_full);
         losses.truncated = read(&self.truncated);
         losses.filtered = read(&self.filtered);
+        losses.malformed = read(&self.malformed);
         losses
     }
 
@@ -277,6 +287,61 @@ impl Shared {
 
     pub(super) fn events(&self) -> MutexGuard<'_, VecDeque<Event>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a network delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Whole Ethernet frames.
+    Frames,
+    /// Payloads alone, as a socket does.
+    Payloads,
+}
+
+/// How one datagram is written into a slot.
+enum Written {
+    Frame(Builder),
+    Payload,
+}
+
+impl Written {
+    /// Nothing for a datagram whose addresses contradict each other. The sender refuses those.
+    fn of(form: Form, datagram: &Datagram<'_>) -> Option<Self> {
+        let builder = Builder::udp(datagram.source, datagram.destination).ok()?;
+        if form == Form::Payloads {
+            return Some(Self::Payload);
+        }
+        let destination = mac::destination(datagram.destination.ip(), RECEIVER).ok()?;
+        let vlan = datagram.vlan.map_or_else(VlanTags::default, |id| {
+            VlanTags::single(VlanTag::customer(id))
+        });
+        Some(Self::Frame(builder.ethernet(SENDER, destination, vlan)))
+    }
+
+    /// How many bytes of the slot it takes.
+    fn len(&self, payload: &[u8]) -> usize {
+        match self {
+            Self::Frame(builder) => builder.len(payload.len()),
+            Self::Payload => payload.len(),
+        }
+    }
+
+    /// Writes it to the beginning of a slot that is long enough.
+    fn write(&self, payload: &[u8], slot: &mut [u8]) -> Descriptor {
+        // A datagram has at most 65,507 bytes of payload.
+        let payload_len = payload.len() as u32;
+        let Self::Frame(builder) = self else {
+            slot[..payload.len()].copy_from_slice(payload);
+            return Descriptor::payload(0, 0, payload_len);
+        };
+        // The slot is long enough, and the payload below the builder's limit; what nobody expects would be an empty packet.
+        let len = builder.write(payload, slot).unwrap_or_default();
+        let mut descriptor = Descriptor::payload(0, 0, len as u32);
+        descriptor.flags = Descriptor::FRAME | Descriptor::CHECKSUM_GOOD;
+        descriptor.payload_len = payload_len;
+        descriptor.payload_offset = len.saturating_sub(payload.len()) as u16;
+        descriptor
     }
 }
 

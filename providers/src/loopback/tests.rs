@@ -542,3 +542,60 @@ fn the_linked_factory_has_a_network_of_its_own() {
     assert!(drain(&mut receiver).is_empty());
     receiver.close().unwrap();
 }
+
+#[test]
+fn a_network_with_frames_delivers_what_the_parser_takes() {
+    use lockgate::receive::frame::{Policy, parse};
+
+    let clock = Arc::new(ManualClock::new());
+    let network = Network::with_frames(clock, Plan::quiet());
+    let mut registry = Registry::new();
+    registry.register(network.factory()).unwrap();
+    let config = config(&[GROUP, "[ff15::7]:47000"]);
+    let mut receiver = registry.open_receiver(NAME, &config).unwrap();
+    let sent = [
+        ("10.0.0.1:9", GROUP, None, 14),
+        ("10.0.0.1:9", GROUP, Some(7), 18),
+        ("[fd00::1]:9", "[ff15::7]:47000", None, 14),
+    ];
+    for (source, destination, vlan, _) in sent {
+        let datagram = Datagram {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            payload: b"tick",
+            vlan,
+        };
+        network.sender().send(&datagram).unwrap();
+    }
+    let batch = receiver.poll().unwrap();
+    assert_eq!(batch.len(), sent.len());
+    for (packet, (source, destination, vlan, link)) in batch.iter().zip(sent) {
+        let bytes = packet.frame().unwrap();
+        let frame = parse(bytes, &Policy::default()).unwrap();
+        assert_eq!(frame.payload(bytes), b"tick");
+        assert_eq!(packet.payload(), b"tick");
+        assert_eq!(frame.l3_offset, link);
+        assert_eq!(frame.source(), source.parse().unwrap());
+        assert_eq!(frame.destination(), destination.parse().unwrap());
+        assert_eq!(packet.vlan(), vlan);
+    }
+}
+
+#[test]
+fn generated_packets_of_both_families_have_senders_of_their_own() {
+    let bench = bench(Plan::quiet());
+    let mut config = config(&[GROUP, "[ff15::7]:47000"]);
+    let text = r#"{"options": {"generate": {"count": 4}}}"#;
+    config.options = ReceiverConfig::from_json(text).unwrap().options;
+    let mut receiver = bench.open(&config);
+    let batch = receiver.poll().unwrap();
+    let senders: Vec<_> = batch
+        .iter()
+        .map(|packet| packet.source().unwrap().to_string())
+        .collect();
+    assert_eq!(
+        senders,
+        ["127.0.0.1:9", "[::1]:9", "127.0.0.1:9", "[::1]:9"]
+    );
+    assert_eq!(receiver.statistics().losses.malformed, Some(0));
+}

@@ -11,18 +11,31 @@ use lockgate_conformance::{Checked, Equipment, Family, Outgoing, Stop, unused_po
 use lockgate_providers::loopback::{Datagram, INTERFACE, NAME, Network};
 
 pub struct Loopback {
+    name: &'static str,
     network: Network,
 }
 
 impl Loopback {
     pub fn new() -> Self {
         Self {
+            name: NAME,
             network: Network::new(Arc::new(SystemClock::new()), Plan::quiet()),
+        }
+    }
+
+    pub fn with_frames() -> Self {
+        Self {
+            name: "loopback with frames",
+            network: Network::with_frames(Arc::new(SystemClock::new()), Plan::quiet()),
         }
     }
 }
 
 impl Equipment for Loopback {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
     fn provider(&self) -> &str {
         NAME
     }
