@@ -47,6 +47,7 @@ enum Defect {
     StatisticsOneTooMany,
     SummaryMissing,
     ThreadsLeaked,
+    TicketKept,
     UnclaimedCapabilityClaimed,
     ValidationForgetful,
     VlanIgnored,
@@ -99,6 +100,7 @@ const FOUND_BY: &[(Defect, &str, &str)] = &[
     ),
     (D::SummaryMissing, "describe", "names_what_it_is"),
     (D::ThreadsLeaked, "closing", "leaks_nothing"),
+    (D::TicketKept, "opening", "works_by_name"),
     (
         D::UnclaimedCapabilityClaimed,
         "waiting",
@@ -244,6 +246,7 @@ impl ReceiverFactory for BrokenFactory {
             }
             D::BatchTooLong => config.batch = config.ring,
             D::DescriptorsLeaked => std::mem::forget(File::open("/dev/null").unwrap()),
+            D::TicketKept => std::mem::forget(context.domain().admit()),
             D::ThreadsLeaked => drop(thread::spawn(thread::park)),
             _ => {}
         }

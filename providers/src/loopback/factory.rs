@@ -15,6 +15,7 @@ use lockgate::registry::{
 use lockgate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Deserializer, de};
 
+use super::attachment::Attachment;
 use super::generate::{ALLOWED, Generate, Generator, stream};
 use super::port::{Form, Port, Shared};
 use super::receiver::LoopbackReceiver;
@@ -104,7 +105,7 @@ impl ReceiverFactory for Loopback {
             let allowed = "leave it out: this provider has no devices";
             faults.push("device", format!("{device:?}"), "is not a device", allowed);
         }
-        let bytes = u64::from(config.ring) * u64::from(config.buffer_bytes);
+        let bytes = ring_bytes(config);
         if bytes > RING_BYTES_MAX {
             let problem = format!(
                 "makes a ring of {bytes} bytes with buffer_bytes {}",
@@ -119,7 +120,7 @@ impl ReceiverFactory for Loopback {
     fn open(
         &self,
         config: &ReceiverConfig,
-        _: &OpenContext<'_>,
+        context: &OpenContext<'_>,
     ) -> Result<Box<dyn PacketReceiver>> {
         const OPERATION: &str = "open receiver";
         let shared = &self.network.shared;
@@ -130,6 +131,18 @@ impl ReceiverFactory for Loopback {
         if let Some(errno) = plan.consult("loopback.open").error {
             return Err(Error::from_errno(OPERATION, errno).with_detail("the fault plan says so"));
         }
+        let domain = context.domain();
+        let admission = domain.admit().map_err(|refused| {
+            Error::new(ErrorKind::Closed, OPERATION)
+                .with_object(format!("domain {}", domain.name()))
+                .with_source(refused)
+        })?;
+        let reservation = domain.budget().reserve(ring_bytes(config)).map_err(|full| {
+            Error::new(ErrorKind::MemoryLimit, OPERATION)
+                .with_object("ring")
+                .with_remedy("ask for a smaller ring or smaller buffers, or give the domain a larger budget")
+                .with_source(full)
+        })?;
         let (slots, slot_bytes) = (config.ring as usize, config.buffer_bytes as usize);
         let (producer, consumer) = sys::ring(slots, slot_bytes).ok_or_else(|| {
             Error::new(ErrorKind::Resource, OPERATION)
@@ -147,16 +160,20 @@ impl ReceiverFactory for Loopback {
         let port = Port::new(id, config, shared.form, site, producer, Arc::clone(&common));
         state.ports.push(port);
         drop(state);
-        Ok(Box::new(LoopbackReceiver::new(
-            self.network.clone(),
+        let attachment = Attachment {
+            network: self.network.clone(),
             id,
-            config,
-            consumer,
-            common,
-            generator,
-            plan.site("loopback.close"),
+            site: plan.site("loopback.close"),
+        };
+        let owner = admission.own(attachment, Vec::new(), reservation.commit());
+        Ok(Box::new(LoopbackReceiver::new(
+            owner, config, consumer, common, generator,
         )))
     }
+}
+
+fn ring_bytes(config: &ReceiverConfig) -> u64 {
+    u64::from(config.ring) * u64::from(config.buffer_bytes)
 }
 
 /// The options of one configuration.

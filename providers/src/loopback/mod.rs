@@ -42,8 +42,9 @@
 //! | `loopback.open` | once an open | error |
 //! | `loopback.send` | once a datagram sent | error |
 //! | `loopback.receive` | once for each receiver that a datagram matches | drop, delay, duplicate, reorder, truncate, error (told by the next poll) |
-//! | `loopback.close` | once a close | error, release |
+//! | `loopback.close` | once a close | error, release: the receiver stays attached, in its domain's quarantine |
 
+mod attachment;
 mod factory;
 mod generate;
 mod port;

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use lockgate::fault::{Class, Site};
+use lockgate::custody::Owner;
 use lockgate::receive::{
     Batch, Event, PacketReceiver, Readiness, ReceiverConfig, Slabs, Statistics, WaitMode,
 };
 use lockgate::{Error, ErrorKind, Result};
 
+use super::attachment::Attachment;
 use super::generate::Generator;
 use super::port::Shared;
 use super::sys::Consumer;
@@ -32,46 +33,34 @@ pub(super) struct LoopbackReceiver {
     consumer: Consumer,
     shared: Arc<Shared>,
     generator: Option<Generator>,
-    close: Site,
     statistics: Statistics,
-    standing: Standing,
-}
-
-#[derive(PartialEq, Eq)]
-enum Standing {
-    Attached,
-    /// Its port is gone from the network.
-    Detached,
-    /// The plan let its close fail: the port stays in the network, as a device's object would.
-    Kept,
+    /// Nothing after the close. Dropped with the receiver, it detaches, or goes to the quarantine if that fails.
+    attachment: Option<Owner<Attachment>>,
 }
 
 impl LoopbackReceiver {
     pub(super) fn new(
-        network: Network,
-        id: u64,
+        attachment: Owner<Attachment>,
         config: &ReceiverConfig,
         consumer: Consumer,
         shared: Arc<Shared>,
         generator: Option<Generator>,
-        close: Site,
     ) -> Self {
         Self {
-            network,
-            id,
+            network: attachment.native().network.clone(),
+            id: attachment.native().id,
             batch: config.batch as usize,
             wait: config.wait,
             consumer,
             shared,
             generator,
-            close,
             statistics: Statistics::default(),
-            standing: Standing::Attached,
+            attachment: Some(attachment),
         }
     }
 
     fn check_open(&self, operation: &'static str) -> Result<()> {
-        if self.standing == Standing::Attached {
+        if self.attachment.is_some() {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Closed, operation).with_provider(NAME))
@@ -156,11 +145,6 @@ impl LoopbackReceiver {
             }
         }
     }
-
-    fn detach(&mut self) {
-        self.network.lock().ports.retain(|port| port.id != self.id);
-        self.standing = Standing::Detached;
-    }
 }
 
 impl PacketReceiver for LoopbackReceiver {
@@ -226,34 +210,22 @@ impl PacketReceiver for LoopbackReceiver {
     }
 
     fn close(&mut self) -> Result<()> {
-        self.check_open("close")?;
-        let decision = self.close.next();
-        if let Some(release) = decision.release {
-            self.standing = Standing::Kept;
-            let proves = match release.class {
-                Class::Ambiguous => "nobody knows what the call did",
-                Class::NothingDone => "the call did nothing",
-            };
-            return Err(Error::new(ErrorKind::Unquiesced, "detach receiver")
-                .with_provider(NAME)
-                .with_object(INTERFACE)
-                .with_errno(release.errno)
-                .with_detail(format!("the fault plan says so; {proves}")));
-        }
-        self.detach();
-        match decision.error {
-            None => Ok(()),
-            Some(errno) => Err(Error::from_errno("close", errno)
-                .with_provider(NAME)
-                .with_detail("the fault plan says so")),
-        }
-    }
-}
-
-impl Drop for LoopbackReceiver {
-    fn drop(&mut self) {
-        if self.standing == Standing::Attached {
-            self.detach();
-        }
+        let Some(owner) = self.attachment.take() else {
+            return Err(Error::new(ErrorKind::Closed, "close").with_provider(NAME));
+        };
+        let Err(unreleased) = owner.close() else {
+            return Ok(());
+        };
+        let errno = unreleased.failure().and_then(|failure| failure.errno);
+        let class = unreleased.class();
+        let entry = unreleased.quarantine();
+        let error = Error::new(ErrorKind::Unquiesced, "detach receiver")
+            .with_provider(NAME)
+            .with_object(INTERFACE)
+            .with_detail(format!("{class}, {entry} of the quarantine"));
+        Err(match errno {
+            Some(errno) => error.with_errno(errno),
+            None => error,
+        })
     }
 }

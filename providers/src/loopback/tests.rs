@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockgate::clock::ManualClock;
+use lockgate::custody::{Domain, Live};
 use lockgate::fault::{Class, Plan, Rule, Truncate};
 use lockgate::receive::{
     ChecksumPolicy, Event, Readiness, Receiver, ReceiverConfig, State, Timestamp, TimestampMode,
@@ -297,11 +298,28 @@ fn the_plan_fails_opens_sends_polls_and_closes() {
     assert_eq!(error.errno(), Some(Errno::NODEV));
     assert_eq!(numbers(&mut receiver), [7], "told once, and nothing lost");
 
+    let domain = Arc::clone(bench.registry.domain());
+    let ring = u64::from(config(&[GROUP]).ring) * 2048;
+    assert_eq!((domain.live().owners, domain.live().bytes), (1, ring));
     let error = receiver.close().unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::Unquiesced);
     assert_eq!(receiver.state(), State::Unquiesced);
     drop(receiver);
     assert_eq!(bench.network.attached(), 1, "kept, as its close failed");
+    let kept = domain.quarantine().list();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].identity.to_string(), "port loopback0 (id 0)");
+    assert_eq!(kept[0].class, lockgate::custody::Class::Terminal);
+    assert_eq!(kept[0].bytes, ring);
+    assert_eq!(kept[0].evidence.alive, lockgate::custody::Alive::Yes);
+    assert_eq!(error.errno(), Some(Errno::IO));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "loopback: detach receiver loopback0: EIO (5): Input/output error; {}, {} of the quarantine",
+            kept[0].class, kept[0].entry
+        )
+    );
 }
 
 #[test]
@@ -598,4 +616,38 @@ fn generated_packets_of_both_families_have_senders_of_their_own() {
         ["127.0.0.1:9", "[::1]:9", "127.0.0.1:9", "[::1]:9"]
     );
     assert_eq!(receiver.statistics().losses.malformed, Some(0));
+}
+
+#[test]
+fn a_receiver_is_charged_to_its_domain_and_gives_everything_back() {
+    let clock = Arc::new(ManualClock::new());
+    let network = Network::new(clock, Plan::quiet());
+    let domain = Domain::new("test", 16 * 2048);
+    let mut registry = Registry::in_domain(Arc::clone(&domain));
+    registry.register(network.factory()).unwrap();
+    let mut first = registry.open_receiver(NAME, &config(&[GROUP])).unwrap();
+    let error = registry.open_receiver(NAME, &config(&[GROUP])).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error}");
+    first.close().unwrap();
+    drop(registry.open_receiver(NAME, &config(&[GROUP])).unwrap());
+    assert_eq!(domain.live(), Live::default());
+    assert_eq!(network.attached(), 0);
+    domain.gate().close();
+    let error = registry.open_receiver(NAME, &config(&[GROUP])).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Closed, "{error}");
+    assert_eq!(network.attached(), 0);
+}
+
+#[test]
+fn a_close_that_did_nothing_can_be_retried_from_the_quarantine() {
+    let rule = Rule::at("loopback.close").call(1);
+    let bench = bench(Plan::quiet().with(rule.release(Errno::BUSY, Class::NothingDone)));
+    let receiver = bench.open(&config(&[GROUP]));
+    drop(receiver);
+    let quarantine = bench.registry.domain().quarantine();
+    let kept = quarantine.list();
+    assert_eq!((kept.len(), bench.network.attached()), (1, 1));
+    quarantine.retry(kept[0].entry).unwrap();
+    assert_eq!(bench.network.attached(), 0);
+    assert_eq!(bench.registry.domain().live(), Live::default());
 }

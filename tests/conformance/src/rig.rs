@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lockgate::custody::Live;
 use lockgate::receive::{Group, Packet, Readiness, Receiver, ReceiverConfig};
 use lockgate::registry::{Capabilities, Capability, Registry};
 
@@ -205,6 +206,18 @@ impl<'a> Rig<'a> {
                 Excerpt(&packet.payload)
             );
         }
+        Ok(())
+    }
+
+    /// Checks, after a case, that its domain holds nothing any more: no owner, no ticket, no charge, no debt.
+    pub(crate) fn expect_nothing_alive(&self) -> Checked {
+        let domain = self.registry.domain();
+        check_eq!(
+            domain.live(),
+            Live::default(),
+            "what the domain still holds when every receiver is gone (quarantine: {})",
+            domain.quarantine().text()
+        );
         Ok(())
     }
 

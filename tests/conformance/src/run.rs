@@ -83,7 +83,8 @@ fn find(subject: &str, name: &str) -> Option<&'static Case> {
 fn run(equipment: &dyn Equipment, case: &Case, alone: bool) -> Outcome {
     let checked = catch_unwind(AssertUnwindSafe(|| {
         let rig = Rig::new(equipment, alone)?;
-        (case.run)(&rig)
+        (case.run)(&rig)?;
+        rig.expect_nothing_alive()
     }));
     match checked {
         Ok(checked) => checked.into(),
