@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use lockgate::completion::{
-    Cause, Debt, Fence, Handle, Lane, LaneHandle, Ledger, Observation, Outcome, SlotId, Submission,
-    Watch,
+    Cause, Debt, Direction, Fence, Handle, Lane, LaneHandle, Ledger, Loan, Observation, Outcome,
+    SlotId, Submission, Watch,
 };
 use lockgate::custody::{Charge, Domain, Gate, Identity, Native, Receipt, Release};
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -242,6 +242,29 @@ fn a_report_is_never_lost_and_settles_once() {
         assert_eq!(seen + left.len(), 1, "one sweep tells of it, and one only");
         assert_eq!(lane.settled.load(SeqCst), 1);
         assert!(matches!(handle.take(), Ok(Some(Outcome::Succeeded(7)))));
+    });
+}
+
+#[test]
+fn who_sees_a_debt_ready_finds_its_loans_back() {
+    model(3, || {
+        let (domain, ledger, _lane, port) = scene(Watch::Report);
+        let admission = domain.admit().expect("open");
+        let owner = admission.own(Nothing, Vec::new(), Charge::none());
+        let generation = domain.serials().take().expect("not exhausted").into();
+        let loan = Loan::new(owner.hold(), generation, 0..1, Direction::Write);
+        let debt = Debt::new(7).lend(loan);
+        let handle = ledger
+            .submit(&port, debt, |_| Submission::Submitted)
+            .expect("submitted");
+        ledger.reports().changed(handle.slot(), Fence::Succeeded);
+        let sweeper = {
+            let ledger = ledger.clone();
+            thread::spawn(move || ledger.sweep(1).expect("allowed").retained)
+        };
+        assert_eq!(handle.poll(), Ok(Observation::Ready));
+        owner.close().expect("nothing holds it any more");
+        sweeper.join().expect("no panic");
     });
 }
 

@@ -72,7 +72,7 @@ impl Keep for KeptDebt {
         match core.recover(&self.record, Reason::Maintenance) {
             Ok(Observation::Ready) | Err(_) => {
                 let receipt = self.receipt(stamp);
-                if core.ledger.table().abandoned {
+                if core.ledger.is_abandoned() {
                     core.orphan(&self.record);
                 }
                 Ok(receipt)

@@ -39,6 +39,8 @@ pub struct Ledger {
 pub(crate) struct LedgerState {
     table: Mutex<Table>,
     pub(super) quarantined: AtomicU64,
+    /// The same as the table's flag, readable without its lock; set before any debt is listed for it.
+    abandoned: AtomicU64,
     /// Drivers that want to be woken by news.
     pub(super) drivers: AtomicU64,
     pub(super) news: Mutex<u64>,
@@ -50,6 +52,7 @@ impl LedgerState {
         Self {
             table: Mutex::new(Table::new()),
             quarantined: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
             drivers: AtomicU64::new(0),
             news: Mutex::new(0),
             told: Condvar::new(),
@@ -62,6 +65,10 @@ impl LedgerState {
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
         lock(&self.table)
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::SeqCst) != 0
     }
 
     /// Wakes drivers, if there are any.
@@ -229,8 +236,7 @@ impl Ledger {
                 state.phase = Phase::Taken;
                 let loans = std::mem::take(&mut state.loans);
                 let payload = state.payload.take();
-                drop(state);
-                self.core.close_slot(&record);
+                self.core.close_slot(&record, state);
                 let debt = Debt {
                     loans,
                     payload: own_payload(payload),
@@ -375,6 +381,7 @@ impl Ledger {
         let records = {
             let mut table = self.core.ledger.table();
             table.abandoned = true;
+            self.core.ledger.abandoned.store(1, Ordering::SeqCst);
             table.all()
         };
         let mut left = 0;

@@ -49,6 +49,11 @@ impl Loan {
         }
     }
 
+    /// Gives the loan back. If nobody else holds the owner, it is returned, to be dropped where a user's drop may run.
+    pub(super) fn give_back(self) -> Option<Held> {
+        Arc::into_inner(self.owner)
+    }
+
     /// Who lent it.
     #[must_use]
     pub fn owner(&self) -> &Arc<Held> {

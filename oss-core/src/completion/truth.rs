@@ -4,15 +4,17 @@
 //! a waker or the drop of a user's value runs. Does not do: choosing what to look at; views and sweeps do.
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::answers::{Observation, SlotError};
 use super::handle::{Outcome, Poisoned};
 use super::kept::KeptDebt;
+use super::loan::Loan;
 use super::outcome::{Cause, Fence};
 use super::record::{Phase, Record, Settled, State};
-use crate::custody::{Attempt, Class, Core, EntryId, Failure, Stamp};
-use crate::sync::{Arc, Ordering, Weak, lock};
+use crate::custody::{Attempt, Class, Core, EntryId, Failure, Held, Stamp, Withdrawn, panic_text};
+use crate::sync::{Arc, MutexGuard, Ordering, Weak, lock};
 
 /// What an internal observation saw, and whether it is what settled the debt.
 pub(super) struct Seen {
@@ -120,16 +122,29 @@ impl Core {
             Phase::Reserved => return Seen::plain(Observation::Pending),
             Phase::Ready(_) | Phase::Taken => return Seen::plain(Observation::Ready),
         };
-        let loans = std::mem::take(&mut state.loans);
+        // Whoever sees "ready" may rely on it that the loans are back and the entry is gone, so both happen under the lock.
+        // What a user's drop may hang on is only taken out here, and dropped further down.
+        let last: Vec<Held> = std::mem::take(&mut state.loans)
+            .into_iter()
+            .filter_map(Loan::give_back)
+            .collect();
         let wakers = std::mem::take(&mut state.wakers);
-        let unwanted = if state.cancelled {
+        let cancelled = state.cancelled;
+        let unwanted = if cancelled {
             state.phase = Phase::Taken;
             state.payload.take()
         } else {
             state.phase = Phase::Ready(settled);
             None
         };
-        let cancelled = state.cancelled;
+        if was_quarantined {
+            self.ledger.quarantined.fetch_sub(1, Ordering::AcqRel);
+        }
+        let entry = if cancelled || !self.ledger.is_abandoned() {
+            self.unlist(record, &mut state)
+        } else {
+            None
+        };
         drop(state);
 
         let mut table = self.ledger.table();
@@ -139,18 +154,13 @@ impl Core {
             table.unlink(record.slot);
             None
         };
-        let abandoned = table.abandoned;
         drop(table);
-        if was_quarantined {
-            self.ledger.quarantined.fetch_sub(1, Ordering::AcqRel);
-        }
-        if cancelled || !abandoned {
-            self.unlist(record);
-        }
         record.lane.settled(record.slot);
-        drop(loans);
-        drop(unwanted);
-        drop(gone);
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop((last, unwanted, entry, gone))));
+        if let Err(panic) = dropped {
+            let text = panic_text(&*panic);
+            tracing::error!(slot = %record.slot, "what a settled debt had kept {text}");
+        }
         for waker in wakers {
             waker.wake();
         }
@@ -248,11 +258,12 @@ impl Core {
         self.quarantine.insert(entry, Box::new(kept), class, since);
     }
 
-    fn unlist(&self, record: &Arc<Record>) {
-        let listed = std::mem::take(&mut lock(&record.state).listed);
-        if listed {
-            self.quarantine.discharge(EntryId::Slot(record.slot));
-        }
+    /// Takes the debt off the quarantine's list. The entry is returned, to be dropped after the record's lock.
+    #[must_use]
+    fn unlist(&self, record: &Record, state: &mut State) -> Option<Withdrawn> {
+        std::mem::take(&mut state.listed)
+            .then(|| self.quarantine.withdraw(EntryId::Slot(record.slot)))
+            .flatten()
     }
 
     pub(super) fn take<T: Send + 'static>(
@@ -276,8 +287,7 @@ impl Core {
         }
         let payload = own_payload(state.payload.take());
         let phase = std::mem::replace(&mut state.phase, Phase::Taken);
-        drop(state);
-        self.close_slot(record);
+        self.close_slot(record, state);
         Ok(match phase {
             Phase::Ready(Settled::Succeeded) => Some(Outcome::Succeeded(payload)),
             Phase::Ready(Settled::Failed(cause)) => {
@@ -329,16 +339,16 @@ impl Core {
         }
         state.phase = Phase::Taken;
         let payload = state.payload.take();
-        drop(state);
-        self.close_slot(record);
+        self.close_slot(record, state);
         drop(payload);
     }
 
-    /// The slot is finished for good.
-    pub(super) fn close_slot(&self, record: &Arc<Record>) {
+    /// The slot is finished for good: its phase says taken. Lets go of the record's lock.
+    pub(super) fn close_slot(&self, record: &Record, mut state: MutexGuard<'_, State>) {
+        let entry = self.unlist(record, &mut state);
+        drop(state);
         let gone = self.ledger.table().remove(record.slot);
-        self.unlist(record);
-        drop(gone);
+        drop((entry, gone));
     }
 }
 

@@ -83,6 +83,9 @@ struct Entry {
     inside: Mutex<Inside>,
 }
 
+/// An entry that is no longer listed.
+pub(crate) struct Withdrawn(#[expect(dead_code, reason = "kept to be dropped")] Arc<Entry>);
+
 struct Inside {
     /// `None` while an attempt runs, so that a hanging native call blocks nobody who only wants to read, and after a receipt.
     kept: Option<Box<dyn Keep>>,
@@ -326,11 +329,10 @@ impl Quarantine {
         lock(&self.state).fresh.remove(&id);
     }
 
-    /// Takes an entry out that was resolved elsewhere, such as a debt that its ledger settled. Its content is dropped.
-    pub(crate) fn discharge(&self, id: EntryId) {
-        if let Some(entry) = self.remove(id) {
-            drop(lock(&entry.inside).kept.take());
-        }
+    /// Takes an entry out that was resolved elsewhere, such as a debt that its ledger settled. Asks it nothing, so that the caller
+    /// may hold a lock of its own; what comes back is dropped after that lock.
+    pub(crate) fn withdraw(&self, id: EntryId) -> Option<Withdrawn> {
+        self.remove(id).map(Withdrawn)
     }
 
     fn remove(&self, id: EntryId) -> Option<Arc<Entry>> {
