@@ -20,6 +20,7 @@ mod layers;
 mod lexer;
 mod metadata;
 mod packages;
+mod planted;
 mod skips;
 mod spdx;
 mod steps;
@@ -60,6 +61,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--list] [GROUP...]",
         summary: "everything that must be green, or only the named groups of steps",
         run: ci::run,
+    },
+    Command {
+        name: "planted",
+        arguments: "[--quick] [--only NAME]...",
+        summary: "plant known faults, one by one, and see the named test turn red",
+        run: planted::run,
     },
     Command {
         name: "test",
