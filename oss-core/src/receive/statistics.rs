@@ -99,11 +99,36 @@ pub enum Event {
         /// The device.
         device: String,
     },
+    /// A decorator could not write its recording any further. Packets are delivered as before, and no longer recorded.
+    RecordingStopped {
+        /// What was written to: a path.
+        target: String,
+        /// The operating system's error number, where there is one.
+        errno: Option<crate::Errno>,
+        /// What went wrong.
+        problem: String,
+    },
     /// Something that the provider tells and that has no variant of its own.
     Other {
         /// What it told.
         text: String,
     },
+}
+
+impl Event {
+    /// The word for it in texts, counters and JSON.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::DeviceFatal { .. } => "device-fatal",
+            Self::InterfaceRemoved { .. } => "interface-removed",
+            Self::LinkDown { .. } => "link-down",
+            Self::LinkUp { .. } => "link-up",
+            Self::Other { .. } => "other",
+            Self::RecordingStopped { .. } => "recording-stopped",
+            Self::Rejoined { .. } => "rejoined",
+        }
+    }
 }
 
 /// What a receiver asked for and what it was granted, as the operating system or the device reports it.
