@@ -1,5 +1,34 @@
-//! The open providers of Lockgate. Linking them opens nothing: a program registers the factories that it wants, by hand.
+//! The open providers of Lockgate, and its decorators. Linking them opens nothing: a program registers the factories that it
+//! wants, by hand.
+//!
+//! # Decorators
+//!
+//! A decorator is put around an open receiver with [`Receiver::decorate`](lockgate::receive::Receiver::decorate) and is a
+//! receiver itself. They stack in any order; each sees what the one inside it delivers:
+//!
+//! ```text
+//! receiver.decorate(a).decorate(b)     application <- b <- a <- provider
+//! ```
+//!
+//! So the order says what is observed. With `record` outside of `fault` the file has the injected faults, inside it what
+//! really arrived; `metrics` outermost counts what the application got. No decorator changes the order of packets, except
+//! `fault` where its plan says so. All pass on what they do not concern themselves with: events, settings, losses, the
+//! readiness descriptor.
+//!
+//! | module | feature | does |
+//! | --- | --- | --- |
+//! | `fault` | `fault` | drops, delays, duplicates, reorders and cuts packets, and fails polls, by a plan |
+//! | `metrics` | `metrics` | counts through the facade `metrics` |
+//! | `record` | `record` | writes a pcapng file of what was delivered |
+//! | `trace` | `trace` | tells what happens through `tracing`, rate-limited |
+//!
+//! Beside them stands `capture` (feature `capture`), which reads captures and plans their replay.
 
 pub mod loopback;
+#[cfg(feature = "trace")]
+pub mod trace;
 #[cfg(feature = "udp")]
 pub mod udp;
+
+#[cfg(test)]
+mod testing;
