@@ -25,6 +25,8 @@
 //! Beside them stands `capture` (feature `capture`), which reads captures and plans their replay.
 
 pub mod loopback;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 #[cfg(feature = "trace")]
 pub mod trace;
 #[cfg(feature = "udp")]
