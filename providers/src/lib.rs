@@ -24,6 +24,8 @@
 //!
 //! Beside them stands `capture` (feature `capture`), which reads captures and plans their replay.
 
+#[cfg(feature = "capture")]
+pub mod capture;
 #[cfg(feature = "fault")]
 pub mod fault;
 pub mod loopback;
