@@ -31,6 +31,8 @@ pub mod fault;
 pub mod loopback;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(feature = "record")]
+pub mod record;
 #[cfg(feature = "trace")]
 pub mod trace;
 #[cfg(feature = "udp")]
