@@ -1,14 +1,14 @@
 //! `udp` over a cable between network namespaces: what the loopback interface can't show.
 //!
-//! Links that go and come back, VLAN interfaces, other interfaces, IPv6 scopes, fragments, missing privileges, and the stream of an
-//! independent program as tcpdump saw it. Needs root and `ip`; skipped with a reason without.
+//! Links that go and come back, VLAN interfaces, other interfaces, IPv6 scopes, fragments, and missing
+//! privileges. Needs root and `ip`; skipped with a reason without.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a helper that fails fails its test"
 )]
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::time::Duration;
 
 use lockgate::receive::{Event, Group, Readiness, Receiver, ReceiverConfig, Setting};
@@ -164,6 +164,34 @@ fn a_link_local_source_has_its_interface_as_scope() {
     assert_eq!(source.ip().to_string(), "fe80::77");
     assert_eq!(Some(source.scope_id()), packet.interface());
     assert_ne!(source.scope_id(), 0);
+}
+
+#[test]
+fn the_scope_of_a_link_local_source_is_known_without_an_interface() {
+    if !netns::require() {
+        return;
+    }
+    let cable = Cable::new();
+    cable.near.ip("address add fe80::78/64 dev v0 nodad");
+    cable.far.ip("address add fe80::77/64 dev v0 nodad");
+    let index = |space: &Namespace| -> u32 {
+        let path = "/proc/thread-self/net/if_inet6";
+        let table = space.enter(|| std::fs::read_to_string(path)).unwrap();
+        let line = table.lines().find(|line| line.ends_with(" v0")).unwrap();
+        u32::from_str_radix(line.split(' ').nth(1).unwrap(), 16).unwrap()
+    };
+    let (near, far) = (index(&cable.near), index(&cable.far));
+    let at = |address: &str, scope| SocketAddrV6::new(address.parse().unwrap(), 5000, 0, scope);
+    let config = ReceiverConfig::unicast(at("fe80::78", near).into());
+    let mut receiver = open(&cable.near, &config);
+    let sender = cable
+        .far
+        .enter(|| UdpSocket::bind(at("fe80::77", far)).unwrap());
+    sender.send_to(b"local", at("fe80::78", far)).unwrap();
+    let _ = receiver.wait(Some(PATIENCE)).unwrap();
+    let batch = receiver.poll().unwrap();
+    let packet = batch.get(0).expect("a packet");
+    assert_eq!(packet.source(), Some(at("fe80::77", near).into()));
 }
 
 /// The fault of a kind: a membership on one interface brings what arrives on another.

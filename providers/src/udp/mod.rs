@@ -11,7 +11,7 @@
 //! | `receive-buffer` | bytes | `SO_RCVBUF`; without it, what holds `ring` packets of `mtu` bytes |
 //! | `force-receive-buffer` | flag | `SO_RCVBUFFORCE` beyond `net.core.rmem_max`; needs `CAP_NET_ADMIN` |
 //! | `reuse-port` | flag | `SO_REUSEPORT` |
-//! | `busy-poll` | microseconds | `SO_BUSY_POLL`; more than `net.core.busy_read` needs `CAP_NET_ADMIN` |
+//! | `busy-poll` | microseconds | `SO_BUSY_POLL`; on older kernels more than `net.core.busy_read` needs `CAP_NET_ADMIN` |
 //! | `gro` | flag | `UDP_GRO`: the kernel hands over coalesced buffers, which become one descriptor per datagram |
 //! | `packet-info` | flag | destination and interface of each datagram from the kernel, even where they are known |
 //! | `sockets` | `per-port`, `per-group` | which groups share a socket; sharing keeps their order of arrival |

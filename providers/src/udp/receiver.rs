@@ -83,6 +83,7 @@ pub(super) fn open(config: &ReceiverConfig, options: Options) -> Result<UdpRecei
         cleared: 0,
         settings,
     };
+    receiver.prepare();
     // The kernel has answered the question for the link's state already.
     receiver.look();
     Ok(receiver)
@@ -192,6 +193,15 @@ impl Link {
 }
 
 impl UdpReceiver {
+    /// Prepares the descriptors, if all datagrams have enough in common.
+    fn prepare(&mut self) {
+        if let ([socket], [source]) = (&self.sockets[..], &self.sources[..])
+            && !socket.plan.packet_info
+        {
+            self.ring.prepare(source.template);
+        }
+    }
+
     /// One round over the readable sockets, beginning with the one whose turn it is.
     fn sweep(&mut self) -> Result<()> {
         let Some(several) = &mut self.several else {
@@ -287,6 +297,7 @@ impl UdpReceiver {
                 for source in &mut self.sources {
                     source.template.interface = index;
                 }
+                self.prepare();
                 (self.link.rejoin, self.link.fresh) = (true, true);
             }
             Change::Down => {
@@ -376,8 +387,6 @@ impl PacketReceiver for UdpReceiver {
         let (slab, descriptors) = self.ring.filled();
         self.statistics.packets += descriptors.len() as u64;
         self.statistics.batches += 1;
-        let lengths = descriptors.iter().map(|one| u64::from(one.payload_len));
-        self.statistics.bytes += lengths.sum::<u64>();
         Batch::new(slab, descriptors)
             .map_err(|bad| Error::new(ErrorKind::Bug, "poll").with_source(bad))
     }
@@ -437,6 +446,7 @@ impl PacketReceiver for UdpReceiver {
         // Where the kernel filters, nobody counts.
         let filters = self.sources.iter().any(|source| source.only.is_some());
         losses.filtered = filters.then_some(self.ring.refused.filtered);
+        self.statistics.bytes = self.ring.bytes;
         self.statistics
     }
 
@@ -525,7 +535,7 @@ fn settings(
             );
         }
         TimestampMode::Software => {
-            let warning = "the kernel turns stamps on in the background, and no stamped packet was seen within 100 ms on the \
+            let warning = "the kernel turns stamps on in the background, and no stamped packet was seen within a second on the \
                  loopback interface; the first packets may have none. Set the loopback interface up";
             granted(
                 "timestamps",

@@ -15,8 +15,8 @@ use lockgate::receive::Descriptor;
 use super::ring::{Clock, Drops, Ring, Source};
 use super::sys;
 
-/// The work takes microseconds on an idle host; a tenth of a second is beyond a busy one.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// The work takes microseconds on an idle host; a second is beyond a busy one.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the work queue is left alone between two attempts.
 const PAUSE: Duration = Duration::from_micros(50);
 

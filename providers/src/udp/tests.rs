@@ -211,6 +211,21 @@ fn a_wildcard_tells_the_address_that_was_sent_to() {
     );
 }
 
+#[test]
+fn packet_information_tells_the_interface_of_unicast() {
+    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), free_port());
+    let mut config = ReceiverConfig::unicast(address);
+    config.options.set("packet-info", true);
+    let mut receiver = open(&config).unwrap();
+    sender("127.0.0.1").send_to(b"x", address).unwrap();
+    let received = drain(&mut receiver);
+    assert_eq!(received[0].destination, Some(address));
+    assert_eq!(
+        received[0].interface,
+        Some(sys::interface_index("lo").unwrap())
+    );
+}
+
 /// The fault of a kind: a socket that is bound to a port gets what any process of the host has joined.
 #[test]
 fn what_others_have_joined_is_not_delivered() {

@@ -12,57 +12,86 @@ const STAMPS: c_int = libc::SCM_TIMESTAMPING;
 /// The bytes of a control message's header: length, level, type.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// What came with one datagram.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ancillary {
+/// One thing that came with a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// Where it was sent to, IPv4 in the first four bytes, and the interface that it came in through.
+    Destination { address: [u8; 16], interface: u32 },
     /// The socket's drop counter when the datagram was queued. The kernel leaves it out while it is zero.
-    pub(super) drops: Option<u32>,
-    /// The size of all but the last segment of a coalesced buffer.
-    pub(super) segment: Option<usize>,
-    /// Nanoseconds by the system's clock.
-    pub(super) software: Option<u64>,
-    /// Nanoseconds by the device's clock.
-    pub(super) hardware: Option<u64>,
-    /// Destination address, IPv4 in the first four bytes, and the interface that it came in through.
-    pub(super) destination: Option<([u8; 16], u32)>,
+    Drops(u32),
+    /// The size of all but the last segment of a coalesced buffer; not zero.
+    Segment(u32),
+    /// The time stamps.
+    Stamps(Stamps),
 }
 
-/// Reads all control messages in `bytes`.
+/// Nanoseconds by the system's and by the device's clock; zero where none was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamps {
+    pub(super) software: u64,
+    pub(super) hardware: u64,
+}
+
+/// The stamps, if they are all that `bytes` has: the usual case, and a quick one.
 #[inline]
-pub(super) fn read(mut bytes: &[u8]) -> Ancillary {
-    let mut found = Ancillary::default();
-    while let Some((level, kind, data, rest)) = next(bytes) {
-        match (level, kind) {
-            (libc::SOL_SOCKET, DROPS) => found.drops = number(data, 0),
-            (libc::SOL_SOCKET, STAMPS) => {
-                found.software = time(data, 0);
-                found.hardware = time(data, 2);
-            }
-            (libc::SOL_UDP, libc::UDP_GRO) => {
-                // An `int`; zero or less would be no segment at all.
-                found.segment = number(data, 0)
-                    .and_then(|size| usize::try_from(size as i32).ok())
-                    .filter(|size| *size > 0);
-            }
-            (libc::SOL_IP, libc::IP_PKTINFO) => found.destination = packet_info(data),
-            (libc::SOL_IPV6, libc::IPV6_PKTINFO) => found.destination = packet_info6(data),
-            _ => {}
+pub(super) fn only_stamps(bytes: &[u8]) -> Option<Stamps> {
+    const LEN: usize = HEADER + size_of::<[libc::timespec; 3]>();
+    let bytes: &[u8; LEN] = bytes.try_into().ok()?;
+    let raw = first(bytes)?;
+    let only = raw.len == LEN && raw.level == libc::SOL_SOCKET && raw.kind == STAMPS;
+    if only { stamps(raw.data) } else { None }
+}
+
+/// Hands out what is known among the control messages in `bytes`, in their order.
+#[inline]
+pub(super) fn each(mut bytes: &[u8], mut take: impl FnMut(Message)) {
+    while let Some(raw) = first(bytes) {
+        if let Some(message) = one(raw.level, raw.kind, raw.data) {
+            take(message);
         }
-        bytes = rest;
+        let next = raw.len.next_multiple_of(size_of::<usize>());
+        bytes = bytes.get(next..).unwrap_or(&[]);
     }
-    found
 }
 
-/// The first message, and what follows it.
 #[inline]
-fn next(bytes: &[u8]) -> Option<(c_int, c_int, &[u8], &[u8])> {
+fn one(level: c_int, kind: c_int, data: &[u8]) -> Option<Message> {
+    match (level, kind) {
+        (libc::SOL_SOCKET, STAMPS) => Some(Message::Stamps(stamps(data)?)),
+        (libc::SOL_SOCKET, DROPS) => Some(Message::Drops(number(data, 0)?)),
+        // An `int`; zero or less would be no segment at all.
+        (libc::SOL_UDP, libc::UDP_GRO) => match number(data, 0)? {
+            0 => None,
+            size if size > i32::MAX as u32 => None,
+            size => Some(Message::Segment(size)),
+        },
+        (libc::SOL_IP, libc::IP_PKTINFO) => packet_info(data),
+        (libc::SOL_IPV6, libc::IPV6_PKTINFO) => packet_info6(data),
+        _ => None,
+    }
+}
+
+/// A message before its meaning is known.
+struct Raw<'a> {
+    /// With its header.
+    len: usize,
+    level: c_int,
+    kind: c_int,
+    data: &'a [u8],
+}
+
+/// The first message.
+#[inline]
+fn first(bytes: &[u8]) -> Option<Raw<'_>> {
     const SIZE: usize = size_of::<usize>();
-    let len = usize::from_ne_bytes(*bytes.first_chunk::<SIZE>()?);
-    let level = number(bytes, SIZE)? as c_int;
-    let kind = number(bytes, SIZE + 4)? as c_int;
-    let data = bytes.get(HEADER..len)?;
-    let rest = bytes.get(len.next_multiple_of(SIZE)..).unwrap_or(&[]);
-    Some((level, kind, data, rest))
+    let header = bytes.first_chunk::<HEADER>()?;
+    let len = usize::from_ne_bytes(*header.first_chunk::<SIZE>()?);
+    Some(Raw {
+        len,
+        level: number(header, SIZE)? as c_int,
+        kind: number(header, SIZE + 4)? as c_int,
+        data: bytes.get(HEADER..len)?,
+    })
 }
 
 #[inline]
@@ -70,31 +99,40 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
 }
 
-/// One `timespec` of `struct scm_timestamping`; a zero one was not taken.
+/// `struct scm_timestamping`: software, unused, hardware.
 #[inline]
-fn time(data: &[u8], index: usize) -> Option<u64> {
+fn stamps(data: &[u8]) -> Option<Stamps> {
     const SIZE: usize = size_of::<i64>();
-    let pair = data.get(index * 2 * SIZE..)?;
-    let seconds = u64::from_ne_bytes(*pair.first_chunk::<SIZE>()?);
-    let nanos = u64::from_ne_bytes(*pair.get(SIZE..)?.first_chunk::<SIZE>()?);
-    match seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos) {
-        0 => None,
-        time => Some(time),
-    }
+    let parts = data.first_chunk::<{ 6 * SIZE }>()?;
+    let part = |index: usize| {
+        let (part, _) = parts[index * SIZE..].split_first_chunk::<SIZE>()?;
+        Some(u64::from_ne_bytes(*part))
+    };
+    let time = |index| {
+        let nanos = part(index)?.wrapping_mul(1_000_000_000);
+        Some(nanos.wrapping_add(part(index + 1)?))
+    };
+    Some(Stamps {
+        software: time(0)?,
+        hardware: time(4)?,
+    })
 }
 
 /// `struct in_pktinfo`: interface, local address, destination in the header.
 #[inline]
-fn packet_info(data: &[u8]) -> Option<([u8; 16], u32)> {
+fn packet_info(data: &[u8]) -> Option<Message> {
     let mut address = [0; 16];
     address[..4].copy_from_slice(data.get(8..12)?);
-    Some((address, number(data, 0)?))
+    let interface = number(data, 0)?;
+    Some(Message::Destination { address, interface })
 }
 
 /// `struct in6_pktinfo`: destination in the header, interface.
 #[inline]
-fn packet_info6(data: &[u8]) -> Option<([u8; 16], u32)> {
-    Some((*data.first_chunk::<16>()?, number(data, 16)?))
+fn packet_info6(data: &[u8]) -> Option<Message> {
+    let address = *data.first_chunk::<16>()?;
+    let interface = number(data, 16)?;
+    Some(Message::Destination { address, interface })
 }
 
 #[cfg(test)]
@@ -116,47 +154,83 @@ mod tests {
         message(libc::SOL_SOCKET, STAMPS, &data)
     }
 
+    fn read(bytes: &[u8]) -> Vec<Message> {
+        let mut found = Vec::new();
+        each(bytes, |message| found.push(message));
+        found
+    }
+
+    fn taken(software: u64, hardware: u64) -> Message {
+        Message::Stamps(Stamps { software, hardware })
+    }
+
+    #[test]
+    fn stamps_alone_are_read_quickly_and_nothing_else_is() {
+        let bytes = stamps((5, 6), (0, 9));
+        let expected = Stamps {
+            software: 5_000_000_006,
+            hardware: 9,
+        };
+        assert_eq!(only_stamps(&bytes), Some(expected));
+        for cut in 0..bytes.len() {
+            assert_eq!(only_stamps(&bytes[..cut]), None, "cut at {cut}");
+        }
+        // Another length, level and type.
+        for at in [0, 8, 12] {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert_eq!(only_stamps(&other), None, "byte {at}");
+        }
+        let more = [bytes, message(libc::SOL_SOCKET, DROPS, &[1, 0, 0, 0])].concat();
+        assert_eq!(only_stamps(&more), None);
+        assert_eq!(only_stamps(&[]), None);
+    }
+
     #[test]
     fn every_kind_is_read_and_unknown_ones_are_skipped() {
         let mut info = 7_u32.to_ne_bytes().to_vec();
         info.extend([10, 0, 0, 1, 239, 1, 2, 3]);
+        let mut info6 = [0xfd; 16].to_vec();
+        info6.extend(3_u32.to_ne_bytes());
         let bytes = [
             message(libc::SOL_SOCKET, 9999, &[1, 2, 3]),
             stamps((5, 6), (0, 9)),
             message(libc::SOL_SOCKET, DROPS, &41_u32.to_ne_bytes()),
             message(libc::SOL_UDP, libc::UDP_GRO, &1200_i32.to_ne_bytes()),
             message(libc::SOL_IP, libc::IP_PKTINFO, &info),
+            message(libc::SOL_IPV6, libc::IPV6_PKTINFO, &info6),
         ]
         .concat();
         let mut group = [0; 16];
         group[..4].copy_from_slice(&[239, 1, 2, 3]);
         assert_eq!(
             read(&bytes),
-            Ancillary {
-                drops: Some(41),
-                segment: Some(1200),
-                software: Some(5_000_000_006),
-                hardware: Some(9),
-                destination: Some((group, 7)),
-            }
+            [
+                taken(5_000_000_006, 9),
+                Message::Drops(41),
+                Message::Segment(1200),
+                Message::Destination {
+                    address: group,
+                    interface: 7
+                },
+                Message::Destination {
+                    address: [0xfd; 16],
+                    interface: 3
+                },
+            ]
         );
-        let mut info = [0xfd; 16].to_vec();
-        info.extend(3_u32.to_ne_bytes());
-        let found = read(&message(libc::SOL_IPV6, libc::IPV6_PKTINFO, &info));
-        assert_eq!(found.destination, Some(([0xfd; 16], 3)));
     }
 
     #[test]
-    fn a_stamp_that_was_not_taken_is_none() {
-        let found = read(&stamps((0, 0), (0, 0)));
-        assert_eq!(found, Ancillary::default());
+    fn a_stamp_that_was_not_taken_is_zero() {
+        assert_eq!(read(&stamps((0, 0), (0, 0))), [taken(0, 0)]);
     }
 
     #[test]
     fn a_segment_of_no_bytes_is_none() {
         for size in [0, -1, i32::MIN] {
             let bytes = message(libc::SOL_UDP, libc::UDP_GRO, &size.to_ne_bytes());
-            assert_eq!(read(&bytes).segment, None, "size {size}");
+            assert_eq!(read(&bytes), [], "size {size}");
         }
     }
 
@@ -168,15 +242,22 @@ mod tests {
         ]
         .concat();
         for cut in 0..whole.len() {
-            let found = read(&whole[..cut]);
-            // 16 of header and 48 of data.
-            assert_eq!(found.software.is_some(), cut >= 64, "cut at {cut}");
-            assert_eq!(found.drops.is_some(), cut >= 64 + 20, "cut at {cut}");
+            // 16 of header and 48 of data; 16 of header and 4 of data.
+            let expected = usize::from(cut >= 64) + usize::from(cut >= 64 + 20);
+            assert_eq!(read(&whole[..cut]).len(), expected, "cut at {cut}");
         }
-        for len in [0, 1, 15, 16, usize::MAX, usize::MAX - 7] {
+        for len in [0, 1, 15, usize::MAX, usize::MAX - 7] {
             let mut bytes = whole.clone();
             bytes[..8].copy_from_slice(&len.to_ne_bytes());
-            assert_eq!(read(&bytes).software, None, "length {len}");
+            assert_eq!(read(&bytes), [], "length {len}");
         }
+        // A header without data.
+        let mut bytes = whole;
+        bytes[..8].copy_from_slice(&16_usize.to_ne_bytes());
+        assert!(
+            !read(&bytes)
+                .iter()
+                .any(|one| matches!(one, Message::Stamps(_)))
+        );
     }
 }

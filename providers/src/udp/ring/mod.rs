@@ -14,8 +14,8 @@ use std::os::fd::BorrowedFd;
 use lockgate::receive::{Descriptor, Stamp, Timestamp};
 use lockgate::{Errno, Result};
 
-use control::Ancillary;
-use sys::Messages;
+use control::{Message, Stamps};
+use sys::{Control, Messages};
 
 /// A coalesced buffer is at most one IP packet.
 const COALESCED_BYTES: usize = 65_536;
@@ -87,11 +87,14 @@ pub(super) struct Ring {
     /// Messages from here on are free.
     received: usize,
     /// How much of the message `taken` has been handed out.
-    cut: usize,
+    cut: u32,
     /// The socket that each message came from; only for coalesced buffers, which may stay for a later poll.
     sockets: Box<[u32]>,
-    buffer_bytes: usize,
     coalesced: bool,
+    /// Whether what all datagrams have in common stands in the descriptors already.
+    prepared: bool,
+    /// Payload of all that was handed out.
+    pub(super) bytes: u64,
     pub(super) refused: Refused,
 }
 
@@ -111,10 +114,21 @@ impl Ring {
             received: 0,
             cut: 0,
             sockets: vec![0; count].into_boxed_slice(),
-            buffer_bytes,
             coalesced,
+            prepared: false,
+            bytes: 0,
             refused: Refused::default(),
         })
+    }
+
+    /// Writes what all datagrams of the only socket have in common into the descriptors, once for all polls.
+    ///
+    /// Not for sockets with packet information, which would leave one datagram's destination for the next.
+    pub(super) fn prepare(&mut self, template: Descriptor) {
+        if !self.coalesced {
+            self.descriptors.fill(template);
+            self.prepared = true;
+        }
     }
 
     /// Starts a poll: the descriptors of the last one are free.
@@ -172,33 +186,42 @@ impl Ring {
     /// Writes the descriptors of `got` messages from `first` on, one each.
     #[inline]
     fn describe(&mut self, first: usize, got: usize, source: &mut Source) {
+        let stride = self.messages.stride() as u64;
         let parts = self.messages.parts();
         let arrived = parts.headers[first..first + got]
             .iter_mut()
             .zip(&parts.names[first..first + got])
             .zip(&parts.controls[first..first + got]);
-        let mut offset = (first * self.buffer_bytes) as u64;
+        // As many messages as there are free descriptors were asked for at most.
+        let free = &mut self.descriptors[self.used..self.used + got];
+        let (clock, prepared) = (source.clock, self.prepared);
+        let always = usize::from(source.only.is_some() || clock.is_some());
+        let mut offset = first as u64 * stride;
+        let (mut kept, mut bytes) = (0, 0);
         for ((header, name), control) in arrived {
-            let flags = header.msg_hdr.msg_flags;
-            let len = header.msg_len;
-            let ancillary = read(header, control);
-            arm(header);
-            let start = offset;
-            offset += self.buffer_bytes as u64;
-            let Some(mut one) = head(source, name, &ancillary, &mut self.refused) else {
-                continue;
-            };
-            if flags & libc::MSG_TRUNC != 0 {
-                self.refused.truncated += 1;
-                continue;
+            let one = &mut free[kept];
+            if !prepared {
+                *one = source.template;
             }
-            one.offset = start;
-            one.frame_len = len;
-            one.payload_len = len;
-            one.wire_len = len;
-            self.descriptors[self.used] = one;
-            self.used += 1;
+            set_source(one, source, name);
+            let len = header.msg_len;
+            (one.frame_len, one.payload_len, one.wire_len) = (len, len, len);
+            one.offset = offset;
+            offset += stride;
+            // Zero if there is nothing to look at: the usual case without time stamps, and settled by one comparison.
+            let special = header.msg_hdr.msg_controllen | usize::from(is_cut(header)) | always;
+            let control = arm(header, control);
+            if special == 0
+                || stamped(one, source, header, control)
+                || annotate(one, source, header, control, &mut self.refused).is_some()
+            {
+                bytes += u64::from(len);
+                kept += 1;
+            }
+            // What is not kept is written over by the next.
         }
+        self.bytes += bytes;
+        self.used += kept;
     }
 
     /// Writes descriptors of coalesced buffers while there are some and there is room. `sources` are the sockets', by their place.
@@ -206,110 +229,154 @@ impl Ring {
         while self.taken < self.received && self.used < self.descriptors.len() {
             let at = self.taken;
             let parts = self.messages.parts();
-            let header = &mut parts.headers[at];
-            let len = header.msg_len as usize;
-            let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-            let ancillary = read(header, &parts.controls[at]);
-            let head = head(
-                &mut sources[self.sockets[at] as usize],
-                &parts.names[at],
-                &ancillary,
-                &mut self.refused,
-            );
-            self.refused.truncated += u64::from(truncated && head.is_some());
-            if let Some(mut one) = head.filter(|_| !truncated) {
-                let segment = ancillary.segment.unwrap_or(len);
-                // At least one round: a datagram may be empty.
-                loop {
-                    let size = segment.min(len - self.cut);
-                    one.offset = (at * self.buffer_bytes + self.cut) as u64;
-                    one.frame_len = size as u32;
-                    one.payload_len = one.frame_len;
-                    one.wire_len = one.frame_len;
-                    self.descriptors[self.used] = one;
-                    self.used += 1;
-                    self.cut += size;
-                    if self.cut == len {
-                        break;
-                    }
-                    if self.used == self.descriptors.len() {
-                        // The rest comes with the next poll; the message stays as it is until then.
-                        return;
-                    }
-                }
+            let header = &parts.headers[at];
+            let source = &mut sources[self.sockets[at] as usize];
+            let control = read(header, &parts.controls[at]);
+            let mut one = source.template;
+            set_source(&mut one, source, &parts.names[at]);
+            let Some(segment) = annotate(&mut one, source, header, control, &mut self.refused)
+            else {
+                self.free();
+                continue;
+            };
+            let left = header.msg_len - self.cut;
+            let size = segment.unwrap_or(left).min(left);
+            // All but the last are of one size. An empty datagram is one, too.
+            let count = if size == 0 {
+                1
+            } else {
+                left.div_ceil(size) as usize
+            };
+            let free = &mut self.descriptors[self.used..];
+            let now = count.min(free.len());
+            (one.frame_len, one.payload_len, one.wire_len) = (size, size, size);
+            let mut offset = (at * self.messages.stride()) as u64 + u64::from(self.cut);
+            for slot in &mut free[..now] {
+                *slot = one;
+                slot.offset = offset;
+                offset += u64::from(size);
             }
-            arm(header);
-            self.cut = 0;
-            self.taken += 1;
+            self.used += now;
+            let whole = left.min(size * now as u32);
+            self.bytes += u64::from(whole);
+            self.cut += whole;
+            if now == count {
+                let last = &mut free[now - 1];
+                let rest = size - (size * count as u32 - left);
+                (last.frame_len, last.payload_len, last.wire_len) = (rest, rest, rest);
+                self.free();
+            }
+            // Else the rest comes with the next poll, and the message stays as it is until then.
         }
     }
-}
 
-/// What came with a message.
-#[inline]
-fn read(header: &libc::mmsghdr, control: &sys::Control) -> Ancillary {
-    match header.msg_hdr.msg_controllen {
-        0 => Ancillary::default(),
-        len => control::read(control.0.get(..len).unwrap_or(&control.0)),
+    /// Ends a coalesced buffer: its message may be received into again.
+    fn free(&mut self) {
+        let parts = self.messages.parts();
+        arm(&mut parts.headers[self.taken], &parts.controls[self.taken]);
+        self.cut = 0;
+        self.taken += 1;
     }
 }
 
-/// Makes a message ready for the next call: the kernel has overwritten the lengths.
+/// The control messages that came with a message.
 #[inline]
-fn arm(header: &mut libc::mmsghdr) {
+fn read<'a>(header: &libc::mmsghdr, control: &'a Control) -> &'a [u8] {
+    let len = header.msg_hdr.msg_controllen;
+    control.0.get(..len).unwrap_or(&control.0)
+}
+
+/// Makes a message ready for the next call, which needs the lengths that the kernel has overwritten. Answers the control messages.
+#[inline]
+fn arm<'a>(header: &mut libc::mmsghdr, control: &'a Control) -> &'a [u8] {
+    let control = read(header, control);
     header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
     header.msg_hdr.msg_controllen = sys::CONTROL_BYTES;
+    control
 }
 
-/// The descriptor of a datagram but for its place and its length; nothing if its destination is not asked for.
+/// Whether a datagram was longer than its buffer.
 #[inline]
-fn head(
+fn is_cut(header: &libc::mmsghdr) -> bool {
+    header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0
+}
+
+#[inline]
+fn set_source(one: &mut Descriptor, source: &Source, name: &libc::sockaddr_in6) {
+    // The port has the same place in both families' addresses.
+    one.source_port = u16::from_be(name.sin6_port);
+    if source.template.family == 4 {
+        // An IPv4 address lies where an IPv6 one has its flow label.
+        one.source[..4].copy_from_slice(&name.sin6_flowinfo.to_ne_bytes());
+    } else {
+        one.source = name.sin6_addr.s6_addr;
+        // The kernel sets the scope for link-local sources only.
+        one.interface = match name.sin6_scope_id {
+            0 => source.template.interface,
+            scope => scope,
+        };
+    }
+}
+
+/// Adds what the control messages say. Answers the size of a segment, if the datagram is a coalesced buffer; nothing if it is
+/// refused.
+fn annotate(
+    one: &mut Descriptor,
     source: &mut Source,
-    name: &libc::sockaddr_in6,
-    ancillary: &Ancillary,
+    header: &libc::mmsghdr,
+    control: &[u8],
     refused: &mut Refused,
-) -> Option<Descriptor> {
-    if let Some(drops) = ancillary.drops {
-        source.drops.seen(drops);
-    }
-    let mut one = source.template;
-    if let Some((destination, interface)) = ancillary.destination {
-        one.destination = destination;
-        one.interface = interface;
-    }
+) -> Option<Option<u32>> {
+    let mut segment = None;
+    // In a prepared descriptor stands the last one's.
+    one.set_timestamp(Timestamp::Unavailable);
+    control::each(control, |message| match message {
+        Message::Destination { address, interface } => {
+            (one.destination, one.interface) = (address, interface);
+        }
+        Message::Drops(drops) => source.drops.seen(drops),
+        Message::Segment(size) => segment = Some(size),
+        Message::Stamps(stamps) => set_stamp(one, source.clock, stamps),
+    });
     if let Some(only) = &source.only
         && only.binary_search(&one.destination).is_err()
     {
         refused.filtered += 1;
         return None;
     }
-    // The port has the same place in both families' addresses.
-    one.source_port = u16::from_be(name.sin6_port);
-    if one.family == 4 {
-        // An IPv4 address lies where an IPv6 one has its flow label.
-        one.source[..4].copy_from_slice(&name.sin6_flowinfo.to_ne_bytes());
-    } else {
-        one.source = name.sin6_addr.s6_addr;
-        // The kernel sets the scope for link-local sources only.
-        if name.sin6_scope_id != 0 {
-            one.interface = name.sin6_scope_id;
-        }
+    if is_cut(header) {
+        refused.truncated += 1;
+        return None;
     }
-    if let Some(clock) = source.clock {
-        let stamp = match clock {
-            Clock::System => ancillary
-                .software
-                .map(|at| Timestamp::System(Stamp::from_raw(at))),
-            Clock::DeviceFreeRunning => ancillary
-                .hardware
-                .map(|at| Timestamp::DeviceFreeRunning(Stamp::from_raw(at))),
-            Clock::DeviceRealTime => ancillary
-                .hardware
-                .map(|at| Timestamp::DeviceRealTime(Stamp::from_raw(at))),
-        };
-        if let Some(stamp) = stamp {
-            one.set_timestamp(stamp);
-        }
+    Some(segment)
+}
+
+/// Sets the time stamp and answers yes, if stamps are all that there is to look at: the usual case with time stamps.
+#[inline]
+fn stamped(one: &mut Descriptor, source: &Source, header: &libc::mmsghdr, control: &[u8]) -> bool {
+    if source.only.is_some() || is_cut(header) {
+        return false;
     }
-    Some(one)
+    let stamps = control::only_stamps(control);
+    if let Some(stamps) = stamps {
+        set_stamp(one, source.clock, stamps);
+    }
+    stamps.is_some()
+}
+
+#[inline]
+fn set_stamp(one: &mut Descriptor, clock: Option<Clock>, stamps: Stamps) {
+    one.set_timestamp(match (clock, stamps) {
+        // The kernel leaves a stamp that it did not take at zero.
+        (Some(Clock::System), Stamps { software: raw, .. }) if raw != 0 => {
+            Timestamp::System(Stamp::from_raw(raw))
+        }
+        (Some(Clock::DeviceFreeRunning), Stamps { hardware: raw, .. }) if raw != 0 => {
+            Timestamp::DeviceFreeRunning(Stamp::from_raw(raw))
+        }
+        (Some(Clock::DeviceRealTime), Stamps { hardware: raw, .. }) if raw != 0 => {
+            Timestamp::DeviceRealTime(Stamp::from_raw(raw))
+        }
+        _ => Timestamp::Unavailable,
+    });
 }

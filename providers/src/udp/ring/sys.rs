@@ -19,6 +19,15 @@ pub(super) const CONTROL_BYTES: usize = 160;
 #[repr(C, align(16))]
 pub(super) struct Control(pub(super) [u8; CONTROL_BYTES]);
 
+/// A cache line. Buffers begin at one, so that the kernel copies to aligned addresses.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; Self::BYTES]);
+
+impl Line {
+    const BYTES: usize = 64;
+}
+
 /// Message headers with what they point to: one buffer, one address and one control buffer each.
 pub(super) struct Messages {
     headers: Fixed<libc::mmsghdr>,
@@ -26,7 +35,8 @@ pub(super) struct Messages {
     _vectors: Fixed<libc::iovec>,
     names: Fixed<libc::sockaddr_in6>,
     controls: Fixed<Control>,
-    slab: Fixed<u8>,
+    slab: Fixed<Line>,
+    stride: usize,
 }
 
 /// The filled arrays, to read and to arm again.
@@ -39,10 +49,14 @@ pub(super) struct Parts<'a> {
 impl Messages {
     /// `count` messages with `buffer_bytes` of payload each.
     pub(super) fn new(count: usize, buffer_bytes: usize) -> Result<Self> {
-        let bytes = count
-            .checked_mul(buffer_bytes)
+        // An odd number of lines, so that the beginnings of the buffers, where all of them are written and read, don't fall
+        // into the same few sets of the cache.
+        let lines = buffer_bytes.div_ceil(Line::BYTES) | 1;
+        let stride = lines * Line::BYTES;
+        let all = count
+            .checked_mul(lines)
             .ok_or_else(|| no_memory(usize::MAX))?;
-        let slab = Fixed::new(bytes, 0_u8)?;
+        let slab = Fixed::new(all, Line([0; Line::BYTES]))?;
         let names = Fixed::new(count, zero_name())?;
         let controls = Fixed::new(count, Control([0; CONTROL_BYTES]))?;
         let empty = libc::iovec {
@@ -54,7 +68,7 @@ impl Messages {
         let (slab_base, names_base) = (slab.base(), names.base());
         let controls_base = controls.base();
         for (at, vector) in vectors.slice_mut().iter_mut().enumerate() {
-            vector.iov_base = slab_base.wrapping_add(at * buffer_bytes).cast();
+            vector.iov_base = slab_base.wrapping_add(at * lines).cast();
             vector.iov_len = buffer_bytes;
         }
         let vectors_base = vectors.base();
@@ -73,6 +87,7 @@ impl Messages {
             names,
             controls,
             slab,
+            stride,
         })
     }
 
@@ -121,10 +136,21 @@ impl Messages {
         }
     }
 
+    /// How far apart the buffers begin in the slab, in bytes.
+    #[inline]
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
     /// The payload buffers, one after the other.
     #[inline]
     pub(super) fn slab(&self) -> &[u8] {
-        self.slab.slice()
+        let lines = self.slab.slice();
+        // SAFETY:
+        // - `lines` is borrowed from `self` for as long as the result; a line is 64 initialised bytes without padding, and a
+        //   byte needs no alignment;
+        // - the length is that of the same allocation, and so below `isize::MAX`.
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines)) }
     }
 }
 
@@ -222,13 +248,17 @@ mod tests {
         let mut moved = std::thread::spawn(move || messages).join().unwrap();
         assert_eq!(moved.receive(receiver.as_fd(), 5, 3), Ok(2));
         for byte in 0..5_u8 {
-            let start = (2 + usize::from(byte)) * 16;
+            let start = (2 + usize::from(byte)) * moved.stride();
             assert_eq!(moved.slab()[start..start + 4], [byte, byte, byte, 0]);
         }
         let parts = moved.parts();
         assert_eq!(parts.headers[6].msg_len, 3);
         assert_eq!(parts.headers[7].msg_len, 0);
         assert_eq!(moved.receive(receiver.as_fd(), 0, 8), Err(Errno::AGAIN));
+        assert_eq!(moved.stride(), 64);
+        assert_eq!(moved.slab().len(), 8 * 64);
+        assert_eq!(moved.slab().as_ptr().align_offset(64), 0);
+        assert_eq!(Messages::new(1, 2048).unwrap().stride(), 33 * 64);
     }
 
     #[test]
