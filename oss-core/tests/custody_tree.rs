@@ -562,18 +562,28 @@ fn the_quarantine_can_be_read_while_an_attempt_hangs() {
 fn a_shutdown_waits_for_objects_that_are_just_being_made() {
     let domain = Domain::new("admission", 0);
     let admission = domain.admit().expect("open");
-    assert!(domain.gate().close());
+    let begun = domain.shutdown(Some(Duration::from_millis(1)));
+    assert_eq!(
+        (begun.quiet, begun.live.tickets, begun.live.owners),
+        (false, 1, 0)
+    );
     assert!(domain.admit().is_err());
-    assert!(!domain.gate().wait_quiet(Some(Duration::from_millis(1))));
     let calls = Arc::new(Calls::default());
     let owner = admission.own(
         Fake::new("late", Plan::quiet().site("late"), &calls),
         Vec::new(),
         lockgate::custody::Charge::none(),
     );
-    assert!(domain.gate().wait_quiet(None));
+    let done = domain.shutdown(None);
+    assert_eq!(
+        (done.quiet, done.live.tickets, done.live.owners),
+        (true, 0, 1)
+    );
     owner.close().expect("quiet");
-    assert_eq!(domain.live(), lockgate::custody::Live::default());
+    assert_eq!(
+        domain.shutdown(None).live,
+        lockgate::custody::Live::default()
+    );
 }
 
 #[test]
@@ -606,4 +616,66 @@ fn evidence_of_a_lane_stands_beside_its_debt() {
     assert!(text.contains("tried: drain: EIO (5)"), "{text}");
     assert_eq!(handle.recover(), Ok(Observation::Ready));
     drop(engine);
+}
+
+#[test]
+fn an_awaited_release_follows_the_same_rules() {
+    let (scene, engine) = Scene::new(Plan::quiet());
+    let Engine {
+        qp,
+        grant,
+        mr,
+        cq,
+        channel,
+        pd,
+        device,
+    } = engine;
+    // Held: nothing begins.
+    let unreleased = cq.begin_close().expect_err("the queue pair holds it");
+    assert_eq!(unreleased.class(), Class::NeverAttempted);
+    drop(unreleased);
+    // Released: the receipt comes from what was awaited.
+    let mut releasing = qp.begin_close().expect("nobody holds it");
+    let identity = Identity::new(releasing.native_mut().name);
+    let receipt = releasing
+        .finish(lockgate::custody::Release::Released(Receipt::of(identity)))
+        .expect("released");
+    assert_eq!(receipt.bytes(), 8192);
+    // Failed: retryable or terminal as ever.
+    let releasing = grant.begin_close().expect("nobody holds it");
+    let unreleased = releasing
+        .finish(lockgate::custody::Release::NothingDone(Errno::BUSY))
+        .expect_err("failed");
+    assert_eq!(unreleased.class(), Class::Retryable);
+    scene
+        .domain
+        .quarantine()
+        .retry(unreleased.quarantine())
+        .expect("works now");
+    // Given up in the middle, as by a cancelled future: unknown for ever.
+    let releasing = mr.begin_close().expect("nobody holds it");
+    drop(releasing);
+    let refused = scene.domain.quarantine().retry(scene.ids["mr"]);
+    let Err(RetryError::Terminal(failure)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        failure
+            .detail
+            .is_some_and(|words| words.contains("given up"))
+    );
+    drop((channel, pd, device));
+    let _ = scene.domain.quarantine().maintain(100);
+    assert_eq!(scene.quarantined(), ["mr", "pd", "device"]);
+    assert_eq!(scene.domain.live().bytes, 4096);
+    // Awaited releases are the caller's; the library made none for them but the explicit retry.
+    for (name, calls) in [
+        ("qp", 0),
+        ("grant", 1),
+        ("mr", 0),
+        ("cq", 1),
+        ("channel", 1),
+    ] {
+        assert_eq!(scene.calls.releases(name), calls, "{name}");
+    }
 }

@@ -4,6 +4,7 @@
 //! says once what the quarantine still keeps. Does not do: being there by default. Whoever opens something names its domain.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::budget::{Budget, Charge};
 use super::gate::{Closed, Gate, Ticket};
@@ -123,6 +124,17 @@ impl Domain {
         })
     }
 
+    /// Closes the gate, waits at most `limit` until everybody who was admitted is through, and tells what is still alive. It
+    /// closes no owner and settles no debt; whoever owns them does. May be called again.
+    #[must_use = "what is still alive should be seen by somebody"]
+    pub fn shutdown(&self, limit: Option<Duration>) -> Shutdown {
+        self.core.gate.close();
+        Shutdown {
+            quiet: self.core.gate.wait_quiet(limit),
+            live: self.live(),
+        }
+    }
+
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
@@ -201,6 +213,16 @@ pub struct Live {
     pub debts: u64,
     /// Entries of the quarantine.
     pub quarantined: u64,
+}
+
+/// What a shutdown found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// Everybody who was admitted is through; from now on nothing new appears in the domain.
+    pub quiet: bool,
+    /// What is still alive.
+    pub live: Live,
 }
 
 /// Why a domain admits nothing.

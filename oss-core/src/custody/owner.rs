@@ -128,10 +128,29 @@ impl<N: Native> Owner<N> {
         release(kept, &self.core)
     }
 
+    /// Begins the one native release for callers that await it instead of blocking in [`Native::release`].
+    ///
+    /// # Errors
+    /// [`Unreleased`] with everything inside, because somebody holds the object; nothing has begun then.
+    pub fn begin_close(mut self) -> Result<Releasing<N>, Unreleased<N>> {
+        let mut kept = self.take();
+        let core = Arc::clone(&self.core);
+        if kept.is_held() {
+            return Err(Unreleased {
+                kept: Some(kept),
+                core,
+            });
+        }
+        Ok(Releasing {
+            kept: Some(kept),
+            core,
+        })
+    }
+
     fn kept(&self) -> &Kept<N> {
         #[expect(
             clippy::expect_used,
-            reason = "only `close` and `drop` take the value, and both consume the owner"
+            reason = "only methods that consume the owner, and `drop`, take what is inside"
         )]
         self.kept
             .as_ref()
@@ -141,7 +160,7 @@ impl<N: Native> Owner<N> {
     fn kept_mut(&mut self) -> &mut Kept<N> {
         #[expect(
             clippy::expect_used,
-            reason = "only `close` and `drop` take the value, and both consume the owner"
+            reason = "only methods that consume the owner, and `drop`, take what is inside"
         )]
         self.kept
             .as_mut()
@@ -151,7 +170,7 @@ impl<N: Native> Owner<N> {
     fn take(&mut self) -> Box<Kept<N>> {
         #[expect(
             clippy::expect_used,
-            reason = "only `close` and `drop` take the value, and both consume the owner"
+            reason = "only methods that consume the owner, and `drop`, take what is inside"
         )]
         self.kept.take().expect("an owner that lives is not taken")
     }
@@ -163,7 +182,15 @@ fn release<N: Native>(mut kept: Box<Kept<N>>, core: &Arc<Core>) -> Result<Receip
     } else {
         kept.attempt(&|| core.stamp()).ok()
     };
-    match outcome {
+    finish(kept, core, outcome)
+}
+
+fn finish<N: Native>(
+    kept: Box<Kept<N>>,
+    core: &Arc<Core>,
+    receipt: Option<Receipt>,
+) -> Result<Receipt, Unreleased<N>> {
+    match receipt {
         Some(receipt) => {
             core.quarantine.uncount_owner();
             drop(kept);
@@ -211,20 +238,30 @@ impl<N: Native> Kept<N> {
 
     /// The native call. Whoever calls this has made sure that the class allows it and that nobody holds the object.
     fn attempt(&mut self, stamp: &dyn Fn() -> Stamp) -> Result<Receipt, Failure> {
-        let call = self.native.release_call();
-        let failed = |errno, class, detail| Failure {
-            call: Cow::Borrowed(call),
-            errno,
-            class,
-            detail,
-        };
-        let failure = match catch_unwind(AssertUnwindSafe(|| self.native.release())) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.native.release()))
+            .map_err(|panic| panic_text(&*panic));
+        self.note(outcome, stamp)
+    }
+
+    /// What the native call did, or what is known instead of it.
+    fn note(
+        &mut self,
+        outcome: Result<Release, String>,
+        stamp: &dyn Fn() -> Stamp,
+    ) -> Result<Receipt, Failure> {
+        let (errno, class, detail) = match outcome {
             Ok(Release::Released(receipt)) => {
                 return Ok(receipt.stamped(Some(self.object), self.charge.bytes(), stamp()));
             }
-            Ok(Release::NothingDone(errno)) => failed(Some(errno), Class::Retryable, None),
-            Ok(Release::Ambiguous(errno)) => failed(Some(errno), Class::Terminal, None),
-            Err(panic) => failed(None, Class::Terminal, Some(panic_text(&*panic))),
+            Ok(Release::NothingDone(errno)) => (Some(errno), Class::Retryable, None),
+            Ok(Release::Ambiguous(errno)) => (Some(errno), Class::Terminal, None),
+            Err(words) => (None, Class::Terminal, Some(words)),
+        };
+        let failure = Failure {
+            call: Cow::Borrowed(self.native.release_call()),
+            errno,
+            class,
+            detail,
         };
         self.attempts.push(Attempt {
             failure: failure.clone(),
@@ -414,3 +451,67 @@ impl<N: Native> fmt::Debug for Unreleased<N> {
 }
 
 impl<N: Native> std::error::Error for Unreleased<N> {}
+
+/// An object whose one native release has begun and is awaited.
+///
+/// Dropping this before [`finish`](Releasing::finish), such as with a cancelled future, leaves the outcome unknown: the object
+/// moves to the quarantine and is never released again.
+#[must_use = "dropping this leaves the outcome of the release unknown for ever"]
+pub struct Releasing<N: Native> {
+    /// `Some` until it is finished or dropped.
+    kept: Option<Box<Kept<N>>>,
+    core: Arc<Core>,
+}
+
+impl<N: Native> Releasing<N> {
+    /// The provider's handle, to make the call and to await it.
+    #[must_use]
+    pub fn native_mut(&mut self) -> &mut N {
+        #[expect(
+            clippy::expect_used,
+            reason = "only `finish`, which consumes the value, and `drop` take what is inside"
+        )]
+        &mut self
+            .kept
+            .as_mut()
+            .expect("a value that lives is not taken")
+            .native
+    }
+
+    /// The release has ended so.
+    ///
+    /// # Errors
+    /// [`Unreleased`] with everything inside, if it failed.
+    pub fn finish(mut self, outcome: Release) -> Result<Receipt, Unreleased<N>> {
+        #[expect(
+            clippy::expect_used,
+            reason = "only this, which consumes the value, and `drop` take what is inside"
+        )]
+        let mut kept = self.kept.take().expect("a value that lives is not taken");
+        let receipt = kept.note(Ok(outcome), &|| self.core.stamp()).ok();
+        finish(kept, &self.core, receipt)
+    }
+}
+
+impl<N: Native> Drop for Releasing<N> {
+    fn drop(&mut self) {
+        if let Some(mut kept) = self.kept.take() {
+            let words = "begun, and given up before its outcome was known".to_owned();
+            // The failure is noted inside; what is wanted here is that it is.
+            let _ = kept.note(Err(words), &|| self.core.stamp());
+            drop(Unreleased {
+                kept: Some(kept),
+                core: Arc::clone(&self.core),
+            });
+        }
+    }
+}
+
+impl<N: Native> fmt::Debug for Releasing<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let identity = self.kept.as_ref().map(|kept| kept.me.identity());
+        f.debug_struct("Releasing")
+            .field("identity", &identity)
+            .finish()
+    }
+}

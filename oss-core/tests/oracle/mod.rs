@@ -12,6 +12,7 @@ mod steps;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lockgate::completion::{LaneHandle, Ledger, SlotId, Watch};
 use lockgate::custody::{Class, Domain};
@@ -160,12 +161,9 @@ impl World {
                 self.lanes[at].failing = u32::from(count);
                 self.lanes[at].device.state().failing = u32::from(count);
             }
-            Step::CloseGate => {
-                assert_eq!(self.domain.gate().close(), !self.gate_closed);
-                assert!(
-                    self.domain.gate().is_quiet(),
-                    "nobody is inside between steps"
-                );
+            Step::Shutdown => {
+                let quiet = self.domain.shutdown(Some(Duration::ZERO)).quiet;
+                assert!(quiet, "nobody is inside between steps");
                 self.gate_closed = true;
             }
             Step::Abandon => self.abandon(),

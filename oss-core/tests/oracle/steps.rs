@@ -66,7 +66,7 @@ pub(crate) enum Step {
     CloseLane(u8),
     Replace(u8),
     FailDrains(u8, u8),
-    CloseGate,
+    Shutdown,
     Abandon,
 }
 
@@ -155,7 +155,7 @@ impl Step {
             58 => Self::CloseLane(at),
             59..61 => Self::Replace(at),
             61 => Self::FailDrains(at, rng.below(3) as u8),
-            62 if rng.below(8) == 0 => Self::CloseGate,
+            62 if rng.below(8) == 0 => Self::Shutdown,
             63 if rng.below(8) == 0 => Self::Abandon,
             _ => Self::Sweep(1),
         }
