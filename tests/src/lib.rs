@@ -9,3 +9,8 @@ pub mod tools;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct FrontPage;
+
+/// The examples of `docs/CUSTODY.md`, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/CUSTODY.md")]
+struct CustodyPage;
