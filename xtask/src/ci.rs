@@ -16,7 +16,7 @@ use crate::{Verdict, deny, features, layers, packages, test, tidy};
 
 /// The groups in the order in which they run: what is quick comes first.
 const GROUPS: &[&str] = &[
-    "fmt", "tidy", "layers", "deny", "clippy", "docs", "alone", "test",
+    "fmt", "tidy", "layers", "deny", "clippy", "docs", "planted", "alone", "test",
 ];
 
 pub(crate) fn run(context: &Context, arguments: &[String]) -> Result<Verdict> {
@@ -97,6 +97,21 @@ fn checks(context: &Context) -> Result<Vec<Step<'_>>> {
         "docs",
         "documentation",
         docs.with("RUSTDOCFLAGS", "-D warnings"),
+    ));
+    let planted = [
+        "run",
+        "--locked",
+        "--quiet",
+        "--package",
+        "xtask",
+        "--",
+        "planted",
+        "--quick",
+    ];
+    steps.push(Step::command(
+        "planted",
+        "planted faults, the quick ones",
+        context.cargo(planted),
     ));
     Ok(steps)
 }

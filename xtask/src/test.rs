@@ -22,12 +22,25 @@ struct Extra {
 }
 
 /// Feature sets and configurations whose tests differ from those of the workspace run, in which features are unified.
-const EXTRAS: &[Extra] = &[Extra {
-    package: "lockgate",
-    name: "tests: lockgate, no features",
-    arguments: &["--no-default-features", "--lib", "--tests"],
-    environment: &[],
-}];
+const EXTRAS: &[Extra] = &[
+    Extra {
+        package: "lockgate",
+        name: "tests: lockgate, no features",
+        arguments: &["--no-default-features", "--lib", "--tests"],
+        // The run of the whole workspace makes all random schedules.
+        environment: &[("LOCKGATE_SCHEDULES", "5000")],
+    },
+    Extra {
+        package: "lockgate",
+        name: "tests: lockgate, models under loom",
+        arguments: &["--test", "loom"],
+        // A folder of its own: other flags would rebuild everything in the shared one.
+        environment: &[
+            ("CARGO_TARGET_DIR", "target/loom"),
+            ("RUSTFLAGS", "--cfg loom"),
+        ],
+    },
+];
 
 pub(crate) fn run(context: &Context, arguments: &[String]) -> Result<Verdict> {
     let install = match arguments
