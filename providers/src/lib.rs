@@ -22,7 +22,8 @@
 //! | `record` | `record` | writes a pcapng file of what was delivered |
 //! | `trace` | `trace` | tells what happens through `tracing`, rate-limited |
 //!
-//! Beside them stands `capture` (feature `capture`), which reads captures and plans their replay.
+//! Beside them stand `capture` (feature `capture`), which reads captures and plans their replay, and `stream` (feature
+//! `tokio`), which takes a receiver into tokio's tasks.
 
 #[cfg(feature = "capture")]
 pub mod capture;
@@ -33,6 +34,8 @@ pub mod loopback;
 pub mod metrics;
 #[cfg(feature = "record")]
 pub mod record;
+#[cfg(feature = "tokio")]
+pub mod stream;
 #[cfg(feature = "trace")]
 pub mod trace;
 #[cfg(feature = "udp")]
