@@ -34,6 +34,11 @@ const LAYERS: &[Layer] = &[
         may_use_in_tests: &[],
     },
     Layer {
+        package: "lockgate-verbs-binding",
+        may_use: &[],
+        may_use_in_tests: &[],
+    },
+    Layer {
         package: "lockgate-conformance",
         may_use: &[CORE],
         may_use_in_tests: &[],
