@@ -12,6 +12,7 @@ use std::process::ExitCode;
 mod alone;
 mod bench;
 mod ci;
+mod codegen;
 mod context;
 mod deny;
 mod error;
@@ -61,6 +62,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--list] [GROUP...]",
         summary: "everything that must be green, or only the named groups of steps",
         run: ci::run,
+    },
+    Command {
+        name: "codegen",
+        arguments: "[--check]",
+        summary: "write the files that programs make, or say which are not current",
+        run: codegen::run,
     },
     Command {
         name: "planted",
