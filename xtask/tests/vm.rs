@@ -2,6 +2,12 @@
 //!
 //! Selected by the feature `__vm`, since the first run fetches packages and each run boots or resumes a machine.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a helper that fails fails its test"
+)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;

@@ -21,10 +21,12 @@ struct Suite {
 const SUITES: &[Suite] = &[Suite {
     package: "lockgate-verbs-shim",
     features: "__rxe",
-    targets: &["rxe"],
+    targets: &["rxe", "rxe_port"],
 }];
 
 /// Runs every binary that stands in its positional parameters up to `--`, with the words after it as arguments.
+///
+/// Headings are Cargo's, so that whoever reads the output of `cargo test` reads this.
 const SCRIPT: &str = r#"
 failed=
 while [ "$1" != -- ]; do
@@ -37,7 +39,7 @@ $binary
 done
 shift
 while IFS= read -r name && IFS= read -r folder && IFS= read -r binary; do
-    printf '== %s\n' "$name"
+    printf '     Running %s (%s)\n' "$name" "$binary"
     (cd "$folder" && exec "$binary" "$@" </dev/null) || failed="$failed $name"
 done <<LIST
 $binaries
@@ -91,12 +93,20 @@ fn build(suite: &Suite) -> Result<Vec<Binary>, Failure> {
             format!("the tests of {} don't build", suite.package),
         ));
     }
-    let binaries: Vec<Binary> = output
+    let mut binaries: Vec<Binary> = output
         .stdout
         .split(|byte| *byte == b'\n')
         .filter_map(|line| serde_json::from_slice(line).ok())
         .filter_map(|message| binary(suite, &message))
         .collect();
+    // Cargo names them as it finishes them.
+    binaries.sort_by_key(|binary| {
+        let name = binary.name.rsplit('/').next();
+        suite
+            .targets
+            .iter()
+            .position(|target| Some(*target) == name)
+    });
     if binaries.len() == suite.targets.len() {
         return Ok(binaries);
     }
@@ -120,7 +130,7 @@ fn binary(suite: &Suite, message: &Value) -> Option<Binary> {
         return None;
     }
     Some(Binary {
-        name: format!("{}::{name}", suite.package),
+        name: format!("{}, tests/{name}", suite.package),
         folder: PathBuf::from(message["manifest_path"].as_str()?)
             .parent()?
             .to_owned(),
@@ -150,7 +160,7 @@ mod tests {
             })
         };
         let found = binary(&suite, &message("test", "t", json!("/w/target/t-1"))).unwrap();
-        assert_eq!(found.name, "p::t");
+        assert_eq!(found.name, "p, tests/t");
         assert_eq!(found.folder, PathBuf::from("/w/p"));
         assert_eq!(found.path, PathBuf::from("/w/target/t-1"));
         for other in [
@@ -188,7 +198,14 @@ mod tests {
         ]);
         assert_eq!(output.status.code(), Some(1));
         let out = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(out, "== a\n== b c\n/usr\n== d\n-P x\n");
+        let expected = [
+            "     Running a (/bin/false)",
+            "     Running b c (/bin/pwd)",
+            "/usr",
+            "     Running d (/bin/echo)",
+            "-P x",
+        ];
+        assert_eq!(out.lines().collect::<Vec<_>>(), expected);
         let err = String::from_utf8(output.stderr).unwrap();
         assert!(err.ends_with("failed: a\n"), "{err}");
 
