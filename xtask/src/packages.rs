@@ -73,6 +73,31 @@ const PACKAGES: &[Package] = &[
         group: "tshark",
         why: "second opinion on every field that the frame parser reads",
     },
+    Package {
+        name: "libclang-dev",
+        group: "verbs",
+        why: "reads the shim's header, from which its binding is made",
+    },
+    Package {
+        name: "libibverbs-dev",
+        group: "verbs",
+        why: "the library that the verbs shim is built against",
+    },
+    Package {
+        name: "pkg-config",
+        group: "verbs",
+        why: "finds that library",
+    },
+    Package {
+        name: "ibverbs-providers",
+        group: "vm",
+        why: "the user-space driver of the guest's Soft-RoCE devices",
+    },
+    Package {
+        name: "qemu-system-x86",
+        group: "vm",
+        why: "runs the guest that has RDMA devices",
+    },
 ];
 
 /// Says what is missing and, where that is possible and wanted, installs it as a step of `runner`.

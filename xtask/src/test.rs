@@ -9,9 +9,9 @@ use std::io;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
-use crate::skips::Required;
+use crate::skips::{Required, Skip};
 use crate::steps::{self, Runner, Step};
-use crate::{Verdict, packages};
+use crate::{Verdict, packages, vm};
 
 /// A run of `cargo test` beside that of the whole workspace.
 struct Extra {
@@ -39,6 +39,19 @@ const EXTRAS: &[Extra] = &[
             ("CARGO_TARGET_DIR", "target/loom"),
             ("RUSTFLAGS", "--cfg loom"),
         ],
+    },
+    Extra {
+        package: "lockgate-verbs-shim",
+        name: "tests: lockgate-verbs-shim, link stub",
+        arguments: &["--tests"],
+        environment: &[("LOCKGATE_VERBS_LINK_STUB", "1")],
+    },
+    // What the linker drops differs with the level of optimisation.
+    Extra {
+        package: "lockgate-verbs-shim",
+        name: "tests: lockgate-verbs-shim, linked in release",
+        arguments: &["--release", "--test", "link"],
+        environment: &[],
     },
 ];
 
@@ -99,7 +112,29 @@ pub(crate) fn steps(context: &Context) -> Result<Vec<Step<'static>>> {
         }
         steps.push(Step::tests("test", extra.name, invocation));
     }
+    steps.push(in_the_guest(context));
     Ok(steps)
+}
+
+/// The tests that need RDMA devices, or the skip of them all.
+fn in_the_guest(context: &Context) -> Step<'static> {
+    const NAME: &str = "tests: with RDMA devices, in the guest";
+    let Some(reason) = vm::impossible() else {
+        let words = "run --quiet --locked --package xtask -- vm --timeout 900 --suite".split(' ');
+        return Step::tests("test", NAME, context.cargo(words));
+    };
+    Step::check("test", NAME, move |out| {
+        let skip = Skip {
+            group: "vm".to_owned(),
+            reason,
+        };
+        writeln!(out, "{skip}").map_err(|error| Error::new(NAME, error))?;
+        let required = Required::of_this_run().forbids(&skip);
+        Ok(required
+            .then(|| format!("{skip}, but it is required"))
+            .into_iter()
+            .collect())
+    })
 }
 
 #[cfg(test)]
@@ -109,7 +144,7 @@ mod tests {
     #[test]
     fn every_extra_run_is_of_a_member_and_has_its_own_name() {
         let steps = steps(&Context::of_this_checkout().unwrap()).unwrap();
-        assert_eq!(steps.len(), EXTRAS.len() + 1);
+        assert_eq!(steps.len(), EXTRAS.len() + 2);
         let mut names: Vec<_> = steps.iter().map(|step| step.name.clone()).collect();
         names.sort();
         names.dedup();

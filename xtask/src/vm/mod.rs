@@ -113,6 +113,14 @@ pub(crate) fn run(_: &Context, arguments: &[String]) -> Result<Verdict> {
     Ok(Verdict::Status(status))
 }
 
+/// Why no machine can be had on this host, if none can; what may still fail is not asked.
+pub(crate) fn impossible() -> Option<String> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Some("the guest needs an x86-64 Linux host".to_owned());
+    }
+    packages::impossible()
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     command: Vec<OsString>,

@@ -97,6 +97,18 @@ pub(super) fn qemu() -> Result<PathBuf, Failure> {
     })
 }
 
+/// What this host lacks for good: `apt`, or an emulator and the right to install one.
+pub(super) fn impossible() -> Option<String> {
+    let (program, package) = QEMU;
+    if find_program("apt-get").is_none() {
+        return Some("the guest is made of Debian's packages, and there is no apt-get".to_owned());
+    }
+    if find_program(program).is_none() && !rustix::process::geteuid().is_root() {
+        return Some(format!("{program} is missing; install {package}"));
+    }
+    None
+}
+
 /// Looks a program up as the shell does.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?)
