@@ -47,9 +47,20 @@ struct Bans {
     #[serde(rename = "multiple-versions")]
     multiple_versions: Level,
     wildcards: Level,
-    deny: Vec<Named>,
+    deny: Vec<Ban>,
     /// Crates that may be there in several versions.
     skip: Vec<Named>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ban {
+    #[serde(rename = "crate")]
+    name: String,
+    reason: String,
+    /// The packages that may depend on it all the same.
+    #[serde(default)]
+    wrappers: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -172,20 +183,20 @@ fn bans(rules: &Bans, packages: &[&Package], faults: &mut Vec<String>) {
             }
         }
     }
-    for named in rules
-        .deny
-        .iter()
-        .chain(&rules.skip)
-        .filter(|named| named.reason.trim().is_empty())
+    let bans = rules.deny.iter().map(|ban| (&ban.name, &ban.reason));
+    let skips = rules.skip.iter().map(|skip| (&skip.name, &skip.reason));
+    for (name, _) in bans
+        .chain(skips)
+        .filter(|(_, reason)| reason.trim().is_empty())
     {
-        faults.push(format!("{FILE}: `{}` has no reason", named.name));
+        faults.push(format!("{FILE}: `{name}` has no reason"));
     }
-    for banned in rules
+    for ban in rules
         .deny
         .iter()
-        .filter(|banned| versions.contains_key(banned.name.as_str()))
+        .filter(|ban| versions.contains_key(ban.name.as_str()))
     {
-        faults.push(format!("{} is banned: {}", banned.name, banned.reason));
+        banned(ban, packages, faults);
     }
     let skipped = |name: &str| rules.skip.iter().any(|skip| skip.name == name);
     for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
@@ -202,6 +213,41 @@ fn bans(rules: &Bans, packages: &[&Package], faults: &mut Vec<String>) {
             faults.push(format!(
                 "{FILE} skips {}, of which the tree does not have two versions",
                 skip.name
+            ));
+        }
+    }
+}
+
+/// A banned crate may be in the tree only beneath its wrappers, and every wrapper has to be one.
+fn banned(ban: &Ban, packages: &[&Package], faults: &mut Vec<String>) {
+    let users: BTreeSet<&str> = packages
+        .iter()
+        .filter(|package| {
+            // What another crate's own tests use is not in this tree.
+            let ours = package.source.is_none();
+            package.dependencies.iter().any(|dependency| {
+                dependency.name == ban.name && (ours || dependency.kind.as_deref() != Some("dev"))
+            })
+        })
+        .map(|package| package.name.as_str())
+        .collect();
+    if ban.wrappers.is_empty() {
+        faults.push(format!("{} is banned: {}", ban.name, ban.reason));
+    } else {
+        for user in &users {
+            if !ban.wrappers.iter().any(|wrapper| wrapper == user) {
+                faults.push(format!(
+                    "{} is banned beneath {user}: {}",
+                    ban.name, ban.reason
+                ));
+            }
+        }
+    }
+    for wrapper in &ban.wrappers {
+        if !users.contains(wrapper.as_str()) {
+            faults.push(format!(
+                "{FILE} lets {wrapper} depend on {}, and it does not",
+                ban.name
             ));
         }
     }
@@ -308,6 +354,34 @@ mod tests {
             RULES,
             &[sample("openssl")],
             &["openssl is banned: not needed"],
+        );
+    }
+
+    #[test]
+    fn a_banned_crate_is_allowed_beneath_its_wrappers_only() {
+        let rules = RULES.replace(
+            "reason = \"not needed\"",
+            "reason = \"not needed\", wrappers = [\"a\"]",
+        );
+        let user = |name: &str| Package {
+            dependencies: vec![Dependency {
+                name: "openssl".to_owned(),
+                kind: None,
+                req: "1".to_owned(),
+                path: None,
+            }],
+            ..sample(name)
+        };
+        check(&rules, &[user("a"), sample("openssl")], &[]);
+        check(
+            &rules,
+            &[user("a"), user("b"), sample("openssl")],
+            &["openssl is banned beneath b: not needed"],
+        );
+        check(
+            &rules,
+            &[sample("a"), sample("openssl")],
+            &["deny.toml lets a depend on openssl, and it does not"],
         );
     }
 
