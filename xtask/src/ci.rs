@@ -44,7 +44,8 @@ pub(crate) fn run(context: &Context, arguments: &[String]) -> Result<Verdict> {
         return Ok(Verdict::Passed);
     }
     let mut runner = Runner::new(io::stdout(), Required::of_this_run(), &context.scratch()?);
-    if wanted("test") || wanted("alone") {
+    // Everything that compiles the workspace needs the headers among them.
+    if ["clippy", "docs", "alone", "test"].into_iter().any(wanted) {
         packages::provide(context, &mut runner, true)?;
     }
     for step in steps {

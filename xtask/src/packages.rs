@@ -61,11 +61,6 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "tcpreplay",
         group: "namespaces",
-        why: "sends captured packets again",
-    },
-    Package {
-        name: "tcpreplay",
-        group: "namespaces",
         why: "sends recorded frames, VLAN tags and fragments included",
     },
     Package {
