@@ -140,3 +140,31 @@ fn a_dropped_domain_with_nothing_left_says_nothing() {
     assert_eq!(lines.with("ERROR"), Vec::<String>::new());
     assert_eq!(lines.with("owner dropped without close").len(), 1);
 }
+
+#[test]
+fn a_settled_result_is_not_leaked_but_goes_with_its_domain_or_its_handle() {
+    let lines = Lines::default();
+    tracing::subscriber::with_default(lines.clone(), || {
+        let domain = Domain::new("settled", 0);
+        let lane = Scripted::new();
+        lane.set_all(lockgate::completion::Fence::Succeeded);
+        let ledger = domain.ledger();
+        let port = ledger.attach(lane);
+        let drops = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
+        let [detached, held] = drops.each_ref().map(|drops| {
+            let debt = Debt::new(Probe(Arc::clone(drops)));
+            let handle = ledger
+                .submit(&port, debt, |_| Submission::Submitted)
+                .expect("submitted");
+            handle.poll().expect("not taken");
+            handle
+        });
+        drop(detached);
+        drop((domain, ledger));
+        let dropped = || drops.each_ref().map(|drops| drops.load(Ordering::SeqCst));
+        assert_eq!(dropped(), [1, 0]);
+        drop(held);
+        assert_eq!(dropped(), [1, 1]);
+    });
+    assert_eq!(lines.with("domain dropped"), Vec::<String>::new());
+}

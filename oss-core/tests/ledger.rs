@@ -660,3 +660,56 @@ fn a_debt_that_was_drained_in_vain_is_no_longer_one_that_was_never_attempted() {
         .retry(EntryId::Slot(handle.slot()))
         .expect("the drain works");
 }
+
+#[test]
+fn a_lane_is_never_dropped_under_a_lock_of_the_ledger() {
+    /// Its drop asks the ledger something, from another thread, so that a lock that is held shows as a time-out.
+    struct Asking {
+        watch: Watch,
+        ledger: Ledger,
+        answered: Arc<AtomicUsize>,
+    }
+    impl lockgate::completion::Lane for Asking {
+        fn identity(&self) -> Identity {
+            Identity::new("asking")
+        }
+        fn query(&self, _: SlotId) -> Fence {
+            Fence::Succeeded
+        }
+        fn wait(&self, _: SlotId, _: Option<Duration>) -> Fence {
+            Fence::Succeeded
+        }
+        fn drain(&self) -> Result<lockgate::custody::Receipt, Cause> {
+            Err(Cause::step("not planned"))
+        }
+        fn watch(&self) -> Watch {
+            self.watch
+        }
+    }
+    impl Drop for Asking {
+        fn drop(&mut self) {
+            let (ledger, (answer, answered)) = (self.ledger.clone(), std::sync::mpsc::channel());
+            std::thread::spawn(move || answer.send(ledger.retained()));
+            let told = answered.recv_timeout(Duration::from_secs(10));
+            self.answered
+                .fetch_add(usize::from(told.is_ok()), Ordering::SeqCst);
+        }
+    }
+    for watch in [Watch::Query, Watch::Harvest, Watch::Report] {
+        let domain = Domain::new("asking", 0);
+        let ledger = domain.ledger();
+        let answered = Arc::new(AtomicUsize::new(0));
+        let port = ledger.attach(Arc::new(Asking {
+            watch,
+            ledger: ledger.clone(),
+            answered: Arc::clone(&answered),
+        }));
+        let handle = submit(&ledger, &port, ());
+        assert_eq!(handle.poll(), Ok(Observation::Ready));
+        assert!(matches!(handle.take(), Ok(Some(_))));
+        drop((handle, port));
+        // The sweep finds nothing more to do on the lane and lets go of it.
+        let _ = ledger.sweep(1).expect("allowed");
+        assert_eq!(answered.load(Ordering::SeqCst), 1, "{watch:?}");
+    }
+}

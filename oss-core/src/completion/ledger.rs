@@ -317,20 +317,26 @@ impl Ledger {
         self.check_sweep(most)?;
         let ledger = &self.core.ledger;
         let mut records = Vec::with_capacity(most);
-        let cells = {
+        let (cells, spent) = {
             let mut table = ledger.table();
             let cells = table.next_to_harvest(most);
             if cells.is_empty() {
                 table.gather(most, &mut records);
             }
-            cells
+            (cells, table.spent())
         };
+        drop(spent);
         if !cells.is_empty() {
             let reports = self.reports();
             for cell in cells {
                 cell.harvest(&reports, most);
             }
-            ledger.table().gather(most, &mut records);
+            let spent = {
+                let mut table = ledger.table();
+                table.gather(most, &mut records);
+                table.spent()
+            };
+            drop(spent);
         }
         let mut observations = Vec::new();
         for record in records {
@@ -404,6 +410,15 @@ impl Ledger {
             }
         }
         left
+    }
+
+    /// Nobody will maintain the quarantine any more: what is settled is proven quiet, so its result is not leaked but goes with
+    /// its handle, or now if there is none.
+    pub(crate) fn orphan_settled(&self) {
+        let records = self.core.ledger.table().all();
+        for record in records {
+            self.core.orphan_if_settled(&record);
+        }
     }
 
     fn find(&self, slot: SlotId) -> Result<Arc<Record>, SlotError> {

@@ -32,6 +32,8 @@ pub(super) struct Table {
     ring: VecDeque<Arc<LaneCell>>,
     /// Lanes that a sweep has to harvest.
     harvest: VecDeque<Arc<LaneCell>>,
+    /// Lanes that went from ring or harvest; perhaps the last reference, so the caller drops them outside the lock.
+    spent: Vec<Arc<LaneCell>>,
     sweeps: u64,
     pub(super) abandoned: bool,
     last_turn: u32,
@@ -121,6 +123,7 @@ impl Table {
             reported: VecDeque::new(),
             ring: VecDeque::new(),
             harvest: VecDeque::new(),
+            spent: Vec::new(),
             sweeps: 0,
             abandoned: false,
             last_turn: u32::MAX,
@@ -295,6 +298,8 @@ impl Table {
                 cells.push(cell);
             } else {
                 lists.in_harvest = false;
+                drop(lists);
+                self.spent.push(cell);
             }
         }
         cells
@@ -312,6 +317,12 @@ impl Table {
         self.gather_reported(share, into);
         self.gather_round(most, into);
         self.gather_reported(most, into);
+    }
+
+    /// What the caller has to drop once it has let go of the lock.
+    #[must_use = "a lane must not be dropped under the lock of the table"]
+    pub(super) fn spent(&mut self) -> Vec<Arc<LaneCell>> {
+        std::mem::take(&mut self.spent)
     }
 
     fn gather_reported(&mut self, until: usize, into: &mut Vec<Arc<Record>>) {
@@ -339,6 +350,8 @@ impl Table {
             }
             if worth == 0 {
                 lists.in_ring = false;
+                drop(lists);
+                self.spent.push(cell);
                 continue;
             }
             if lists.left == 0 {

@@ -72,7 +72,11 @@ impl Core {
             match stuck {
                 Some(observation) if !proven => return Ok(Seen::plain(observation)),
                 Some(_) => Err(()),
-                None => Ok(state.reported.take()),
+                // A quiet report stays, so that everybody who looks before the debt is settled sees the same.
+                None => match &state.reported {
+                    Some(fence) if fence.is_quiet() => Ok(Some(fence.clone())),
+                    _ => Ok(state.reported.take()),
+                },
             }
         };
         let Ok(reported) = reported else {
@@ -316,6 +320,20 @@ impl Core {
             self.discard(record);
         }
         Ok(observation)
+    }
+
+    pub(super) fn orphan_if_settled(&self, record: &Arc<Record>) {
+        let mut state = lock(&record.state);
+        if matches!(state.phase, Phase::Ready(_)) {
+            let entry = self.unlist(record, &mut state);
+            drop(state);
+            drop(entry);
+            let dropped = catch_unwind(AssertUnwindSafe(|| self.orphan(record)));
+            if let Err(panic) = dropped {
+                let text = panic_text(&*panic);
+                tracing::error!(slot = %record.slot, "a result that nobody took {text}");
+            }
+        }
     }
 
     /// The ledger was left, so nobody but a handle that still exists can take the result.

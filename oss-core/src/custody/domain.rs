@@ -155,7 +155,9 @@ impl Domain {
 impl Drop for Domain {
     fn drop(&mut self) {
         self.core.gate.close();
-        self.ledger().abandon();
+        let ledger = self.ledger();
+        ledger.abandon();
+        ledger.orphan_settled();
         self.core.quarantine.orphan();
     }
 }

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::budget::{Charge, Raise};
 use super::domain::Core;
@@ -192,9 +192,13 @@ fn finish<N: Native>(
 ) -> Result<Receipt, Unreleased<N>> {
     match receipt {
         Some(receipt) => {
+            // The count goes last, so that whoever finds no owner finds the charges back, too.
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(kept)));
             core.quarantine.uncount_owner();
-            drop(kept);
-            Ok(receipt)
+            match dropped {
+                Ok(()) => Ok(receipt),
+                Err(panic) => resume_unwind(panic),
+            }
         }
         None => Err(Unreleased {
             kept: Some(kept),

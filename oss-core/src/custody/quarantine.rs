@@ -257,15 +257,17 @@ impl Quarantine {
         let stamp = || Stamp::now(&*self.clock);
         match kept.attempt(&stamp) {
             Ok(receipt) => {
-                lock(&entry.inside).last = None;
-                self.remove(id);
-                if kept.counts_as_owner() {
-                    self.uncount_owner();
-                }
+                // The entry goes last, so that whoever finds the quarantine empty finds the charges back, too.
+                let owner = kept.counts_as_owner();
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(kept))) {
                     let text = panic_text(&*panic);
                     tracing::error!(entry = %id, "the handle of a released object {text}");
                 }
+                if owner {
+                    self.uncount_owner();
+                }
+                lock(&entry.inside).last = None;
+                drop(self.remove(id));
                 Ok(receipt)
             }
             Err(failure) => {
