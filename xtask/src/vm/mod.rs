@@ -43,7 +43,7 @@ rxe1 (10.77.0.2, veth1), in the host's file system under a throw-away overlay.
   --suite          build the test suites that need RDMA devices and run them in one boot
   --out DIR        what CMD writes below DIR is kept
   --env NAME       pass this variable on, besides RUST*, CARGO*, LOCKGATE_*, RDMAV_*, IBV_*, UCX_*
-  --timeout SECS   limit of the whole run in the guest (default 120)
+  --timeout SECS   limit of CMD (default 120); booting has one of its own
   --memory MIB     the guest's memory (default 1024)
   --cpus N         the guest's processors (default 2)
   --cold           boot, rather than resume the cached snapshot
@@ -53,6 +53,10 @@ rxe1 (10.77.0.2, veth1), in the host's file system under a throw-away overlay.
 status: CMD's own; 124 time-out; 125 the machine could not be set up; 126, 127 as the shell; 70 the guest died
 cache:  $LOCKGATE_VM_CACHE, or lockgate/vm below $XDG_CACHE_HOME or ~/.cache
 as a test runner: CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='cargo xtask vm --' cargo test ...";
+
+/// A boot takes 4 s, and ten times as long on a busy host; now and then one hangs in the emulator.
+const BOOT_LIMIT: Duration = Duration::from_secs(90);
+const BOOTS: u32 = 3;
 
 const TIMED_OUT: u8 = 124;
 const NOT_SET_UP: u8 = 125;
@@ -235,21 +239,20 @@ impl Options {
         fs::create_dir(&unused).map_err(|error| Failure::io("job", "make", &unused, &error))?;
         let share = out.as_deref().unwrap_or(&unused);
 
+        let mut machine = start_machine(&hardware, folder.path(), share, start)?;
         let deadline = Instant::now() + self.timeout;
-        let mut machine =
-            Machine::start(&hardware, folder.path(), share, start, Output::Inherit, &[])?;
-        let ready = match start {
-            Start::Boot => machine.wait_ready(deadline),
-            Start::Resume(_) => Ok(()),
-        };
-        let ended = ready.and_then(|()| machine.run(&job, out.as_deref(), deadline));
+        let ended = machine.run(&job, out.as_deref(), deadline);
         if self.console {
             eprintln!("{}", machine.last_words());
         }
         match ended {
             Ok(status) => Ok(status),
             Err(Ended::TimedOut) => {
-                eprintln!("vm: no end within {} s", self.timeout.as_secs());
+                eprintln!(
+                    "vm: no end within {} s\n{}",
+                    self.timeout.as_secs(),
+                    machine.last_words()
+                );
                 Ok(TIMED_OUT)
             }
             Err(Ended::Died) => {
@@ -259,6 +262,35 @@ impl Options {
             Err(Ended::Refused(text)) => Err(Failure::new("guest", text)),
         }
     }
+}
+
+/// Starts a machine that takes a job. One that doesn't come up is started again: nothing of the caller's has run in it.
+fn start_machine(
+    hardware: &Hardware,
+    folder: &Path,
+    share: &Path,
+    start: Start<'_>,
+) -> std::result::Result<Machine, Failure> {
+    let mut last = None;
+    for attempt in 1..=BOOTS {
+        let folder = folder.join(format!("boot-{attempt}"));
+        fs::create_dir(&folder).map_err(|error| Failure::io("machine", "make", &folder, &error))?;
+        let mut machine = Machine::start(hardware, &folder, share, start, Output::Inherit, &[])?;
+        if matches!(start, Start::Resume(_)) {
+            // Saved as it waits for a job; the trial run has shown that it takes one.
+            return Ok(machine);
+        }
+        match machine.wait_ready(Instant::now() + BOOT_LIMIT) {
+            Ok(()) => return Ok(machine),
+            Err(Ended::Refused(text)) => return Err(Failure::new("guest", text)),
+            Err(ended) => {
+                let failure = snapshot::describe("boot", &ended, BOOT_LIMIT, &machine);
+                eprintln!("vm: attempt {attempt}: {failure}");
+                last = Some(failure);
+            }
+        }
+    }
+    Err(last.unwrap_or_else(|| Failure::new("boot", "no attempt was made")))
 }
 
 fn number(

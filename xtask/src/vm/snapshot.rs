@@ -15,8 +15,8 @@ use super::cache::{self, Cache, Entry};
 use super::machine::{Ended, Hardware, Machine, Output, Start};
 use super::{Failure, Image};
 
-/// Whole time for a state: boot, saving and a trial run. Boots take 4 s; a busy machine may be ten times slower.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Time for saving, which boots, and for the trial run, each.
+const LIMIT: Duration = super::BOOT_LIMIT;
 
 /// A state that doesn't resume is thrown away and made again this often.
 const ATTEMPTS: u32 = 3;
@@ -110,7 +110,7 @@ fn save(hardware: &Hardware, folder: &Path, state: &Path) -> Result<(), Failure>
     )?;
     machine
         .wait_ready(deadline)
-        .map_err(|ended| describe("boot", &ended, &machine))?;
+        .map_err(|ended| describe("boot", &ended, LIMIT, &machine))?;
     // The emulator connects before it runs the guest, so this doesn't wait once the guest has spoken.
     let (stream, _) = listener
         .accept()
@@ -158,13 +158,18 @@ fn try_out(hardware: &Hardware, folder: &Path, state: &Path) -> Result<(), Failu
             "trial of the snapshot",
             format!("the job ended with {status} and not with {STATUS}"),
         )),
-        Err(ended) => Err(describe("trial of the snapshot", &ended, &machine)),
+        Err(ended) => Err(describe("trial of the snapshot", &ended, LIMIT, &machine)),
     }
 }
 
-fn describe(step: &'static str, ended: &Ended, machine: &Machine) -> Failure {
+pub(super) fn describe(
+    step: &'static str,
+    ended: &Ended,
+    limit: Duration,
+    machine: &Machine,
+) -> Failure {
     let cause = match ended {
-        Ended::TimedOut => format!("no end within {} s", LIMIT.as_secs()),
+        Ended::TimedOut => format!("no end within {} s", limit.as_secs()),
         Ended::Died => "the guest died".to_owned(),
         Ended::Refused(text) => format!("the guest says: {text}"),
     };
