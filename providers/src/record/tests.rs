@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockgate::clock::ManualClock;
-use lockgate::receive::frame::{Policy, parse_ip};
-use lockgate::receive::{Descriptor, Event, PacketReceiver, Stamp, State, Timestamp};
+use lockgate::receive::{Event, PacketReceiver, State};
 use lockgate::{Errno, ErrorKind};
 
 use super::{Monitor, Record, Sink, block};
@@ -37,6 +36,7 @@ impl Disk {
         disk
     }
 
+    #[cfg(feature = "capture")]
     fn bytes(&self) -> Vec<u8> {
         self.shared.lock().unwrap().bytes.clone()
     }
@@ -106,8 +106,9 @@ fn counts(monitor: &Monitor) -> [u64; 3] {
 
 #[cfg(feature = "capture")]
 mod read_back {
-    use lockgate::receive::frame::{Builder, VlanTag, VlanTags, parse};
+    use lockgate::receive::frame::{Builder, Policy, VlanTag, VlanTags, parse, parse_ip};
     use lockgate::receive::mac::MacAddress;
+    use lockgate::receive::{Descriptor, Stamp, Timestamp};
 
     use super::*;
     use crate::capture::{LinkType, OwnedPacket, Reader};
