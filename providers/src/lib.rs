@@ -29,6 +29,8 @@
 pub mod capture;
 #[cfg(feature = "fault")]
 pub mod fault;
+#[cfg(feature = "udp")]
+mod kernel;
 pub mod loopback;
 #[cfg(feature = "metrics")]
 pub mod metrics;

@@ -17,20 +17,19 @@
 //! | `sockets` | `per-port`, `per-group` | which groups share a socket; sharing keeps their order of arrival |
 
 mod layout;
-mod link;
 mod options;
 mod receiver;
 mod remedy;
 mod ring;
 mod socket;
 mod stamping;
-mod sys;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::kernel::{link, sys};
 use lockgate::Result;
 use lockgate::receive::{ConfigFaults, PacketReceiver, ReceiverConfig, ReceiverFactory};
 use lockgate::registry::{

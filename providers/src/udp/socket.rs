@@ -8,24 +8,19 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use lockgate::receive::{Descriptor, ReceiverConfig, TimestampMode};
-use lockgate::{Errno, Error, ErrorKind, Result};
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Type};
+use lockgate::{Errno, Error, Result};
+use socket2::{Domain, Protocol, SockAddr, Type};
 
 use super::layout::Plan;
 use super::options::Options;
 use super::remedy;
 use super::ring::{Clock, Drops, Source};
 use super::sys;
+use crate::kernel::membership;
+pub(super) use crate::kernel::{Interface, clock};
 
 /// The slots of the `SO_MEMINFO` array, of which the last is the drop counter.
 type MemoryInfo = [u32; 9];
-
-/// The network interface that a receiver is tied to.
-#[derive(Clone, Debug)]
-pub(super) struct Interface {
-    pub(super) name: String,
-    pub(super) index: u32,
-}
 
 /// An open socket of a plan.
 pub(super) struct Socket {
@@ -199,20 +194,9 @@ impl Socket {
 
     /// Joins every group of the plan.
     pub(super) fn join(&self, interface: Option<&Interface>) -> Result<()> {
-        let index = interface.map_or(0, |interface| interface.index);
         for group in &self.plan.groups {
-            let explain = |error, source| remedy::join(error, group, source, interface);
-            if group.sources.is_empty() {
-                self.membership(group.address, index, true)
-                    .map_err(|error| explain(Error::from_io("join group", error), None))?;
-            }
-            for source in &group.sources {
-                self.source_membership(group.address, *source, index, true)
-                    .map_err(|errno| {
-                        let error = Error::from_errno("join group for source", errno);
-                        explain(error, Some(*source))
-                    })?;
-            }
+            membership::join(&self.socket, group, interface)
+                .map_err(|failure| failure.explained(group, interface))?;
         }
         Ok(())
     }
@@ -220,45 +204,8 @@ impl Socket {
     /// Leaves every group of the plan. A membership that is gone already is none of the caller's business.
     pub(super) fn leave(&self, index: u32) {
         for group in &self.plan.groups {
-            if group.sources.is_empty() {
-                // Fails with EADDRNOTAVAIL or ENODEV where there is nothing to leave.
-                let _gone_already = self.membership(group.address, index, false);
-            }
-            for source in &group.sources {
-                let _gone_already = self.source_membership(group.address, *source, index, false);
-            }
+            membership::leave(&self.socket, group, index);
         }
-    }
-
-    fn membership(&self, group: IpAddr, index: u32, join: bool) -> std::io::Result<()> {
-        let by_index = InterfaceIndexOrAddress::Index(index);
-        match (group, join) {
-            (IpAddr::V4(group), true) => self.socket.join_multicast_v4_n(&group, &by_index),
-            (IpAddr::V4(group), false) => self.socket.leave_multicast_v4_n(&group, &by_index),
-            (IpAddr::V6(group), true) => self.socket.join_multicast_v6(&group, index),
-            (IpAddr::V6(group), false) => self.socket.leave_multicast_v6(&group, index),
-        }
-    }
-
-    fn source_membership(
-        &self,
-        group: IpAddr,
-        source: IpAddr,
-        index: u32,
-        join: bool,
-    ) -> Result<(), Errno> {
-        let level = if group.is_ipv4() {
-            libc::SOL_IP
-        } else {
-            libc::SOL_IPV6
-        };
-        let name = if join {
-            libc::MCAST_JOIN_SOURCE_GROUP
-        } else {
-            libc::MCAST_LEAVE_SOURCE_GROUP
-        };
-        let request = sys::source_request(index, group, source);
-        sys::set_option(self, level, name, &request)
     }
 
     /// What all datagrams of this socket have in common.
@@ -310,35 +257,6 @@ pub(super) fn asked_buffer(config: &ReceiverConfig, options: &Options) -> u32 {
             .unwrap_or(u32::MAX)
             .min(i32::MAX as u32 / 2)
     })
-}
-
-/// Which clock stamps packets, after the interface was asked whether it has one.
-pub(super) fn clock(
-    mode: TimestampMode,
-    socket: &Socket,
-    interface: Option<&Interface>,
-) -> Result<Option<Clock>> {
-    match (mode, interface) {
-        (TimestampMode::Software, _) => Ok(Some(Clock::System)),
-        (TimestampMode::Hardware, Some(interface)) => {
-            let clock = sys::hardware_clock(socket, &interface.name)
-                .map_err(|errno| remedy::no_hardware_clock(Some(errno), &interface.name))?;
-            if clock.supported & libc::SOF_TIMESTAMPING_RX_HARDWARE == 0 {
-                return Err(remedy::no_hardware_clock(None, &interface.name));
-            }
-            if clock.filter == Some(0) {
-                return Err(remedy::hardware_clock_off(&interface.name));
-            }
-            Ok(Some(if clock.ptp_clock < 0 {
-                Clock::DeviceFreeRunning
-            } else {
-                Clock::DeviceRealTime
-            }))
-        }
-        (TimestampMode::Hardware, None) => Err(Error::new(ErrorKind::Bug, "choose clock")
-            .with_detail("hardware time stamps without an interface passed validation")),
-        _ => Ok(None),
-    }
 }
 
 pub(super) fn timestamp_flags(mode: TimestampMode) -> Option<u32> {

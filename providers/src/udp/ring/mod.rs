@@ -14,6 +14,7 @@ use std::os::fd::BorrowedFd;
 use lockgate::receive::{Descriptor, Stamp, Timestamp};
 use lockgate::{Errno, Result};
 
+pub(super) use crate::kernel::Clock;
 use control::{Message, Stamps};
 use sys::{Control, Messages};
 
@@ -21,17 +22,6 @@ use sys::{Control, Messages};
 const COALESCED_BYTES: usize = 65_536;
 /// How many coalesced buffers one call takes: 1 MiB of them.
 const COALESCED_MESSAGES: usize = 16;
-
-/// Which of the two stamps of a datagram counts, and by which clock it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clock {
-    /// The kernel's, by the system's clock.
-    System,
-    /// The device's, by a clock that nobody sets.
-    DeviceFreeRunning,
-    /// The device's, by its PTP clock.
-    DeviceRealTime,
-}
 
 /// What all datagrams of one socket have in common.
 pub(super) struct Source {

@@ -115,7 +115,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A message about a link, as the kernel sends it.
-    pub(in crate::udp::link) fn link(
+    pub(in crate::kernel::link) fn link(
         kind: u16,
         family: u8,
         index: u32,
@@ -137,7 +137,7 @@ pub(super) mod tests {
         frame(kind, &body)
     }
 
-    pub(in crate::udp::link) fn frame(kind: u16, body: &[u8]) -> Vec<u8> {
+    pub(in crate::kernel::link) fn frame(kind: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
         bytes.extend(kind.to_ne_bytes());
         bytes.extend([0; 10]);

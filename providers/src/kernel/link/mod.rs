@@ -18,7 +18,7 @@ const NEWS_BYTES: usize = 32 * 1024;
 
 /// What happened to the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// It is there again, under this index.
     Appeared(u32),
     /// It lost its link or was set down.
@@ -30,7 +30,7 @@ pub(super) enum Change {
 }
 
 /// A netlink socket and what it has told about one interface.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     socket: OwnedFd,
     state: State,
     buffer: Box<[u8]>,
@@ -38,7 +38,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Starts to listen. Nothing is known about the interface until [`look`](Self::look).
-    pub(super) fn open(interface: &str) -> Result<Self, Errno> {
+    pub(crate) fn open(interface: &str) -> Result<Self, Errno> {
         let watch = Self {
             socket: sys::open_link_news()?,
             state: State {
@@ -53,13 +53,13 @@ impl Watch {
     }
 
     /// Starts from the index that the interface has now, and asks for its state.
-    pub(super) fn start(&mut self, index: u32) -> Result<(), Errno> {
+    pub(crate) fn start(&mut self, index: u32) -> Result<(), Errno> {
         self.state.index = Some(index);
         self.ask()
     }
 
     /// Takes in the news, without waiting. Answers whether there was any, be it a change or not.
-    pub(super) fn look(&mut self, changes: &mut Vec<Change>) -> Result<bool, Errno> {
+    pub(crate) fn look(&mut self, changes: &mut Vec<Change>) -> Result<bool, Errno> {
         let mut heard = false;
         loop {
             match sys::receive_datagram(&self.socket, &mut self.buffer) {

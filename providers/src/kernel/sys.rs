@@ -1,7 +1,8 @@
-//! The system calls of the udp provider that neither the standard library nor socket2 has: options, ioctls, waiting, netlink.
+//! The system calls that providers over kernel sockets share and that neither the standard library nor socket2 has: options,
+//! ioctls, waiting, netlink.
 //!
 //! Promises: every call is a thin function over one system call; what comes from the kernel is copied out and checked for
-//! its length. Does not do: the data path, which is in `ring/sys.rs`, or explaining errors.
+//! its length. Does not do: the data paths, which each provider has for itself, or explaining errors.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};
@@ -16,7 +17,7 @@ use lockgate::Errno;
 ///
 /// # Safety
 /// The type has no padding that the kernel would read as data, holds no pointer, and every bit pattern is a value.
-pub(super) unsafe trait Plain: Copy {}
+pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY:
 // - an integer has no padding and no invalid bit pattern.
@@ -29,7 +30,7 @@ unsafe impl Plain for [u32; 9] {}
 unsafe impl Plain for libc::group_source_req {}
 
 /// Sets a socket option.
-pub(super) fn set_option<T: Plain>(
+pub(crate) fn set_option<T: Plain>(
     fd: impl AsFd,
     level: c_int,
     name: c_int,
@@ -55,7 +56,7 @@ pub(super) fn set_option<T: Plain>(
 }
 
 /// Reads a socket option; what the kernel doesn't fill stays as in `initial`.
-pub(super) fn option<T: Plain>(
+pub(crate) fn option<T: Plain>(
     fd: impl AsFd,
     level: c_int,
     name: c_int,
@@ -83,7 +84,7 @@ pub(super) fn option<T: Plain>(
 }
 
 /// The request that joins or leaves a group for one source.
-pub(super) fn source_request(
+pub(crate) fn source_request(
     interface: u32,
     group: IpAddr,
     source: IpAddr,
@@ -117,7 +118,7 @@ fn storage(address: IpAddr) -> libc::sockaddr_storage {
 }
 
 /// The kernel's index of an interface.
-pub(super) fn interface_index(name: &str) -> Result<u32, Errno> {
+pub(crate) fn interface_index(name: &str) -> Result<u32, Errno> {
     let name = CString::new(name).map_err(|_| Errno::INVAL)?;
     // SAFETY:
     // - the pointer is to a string that ends in zero and lives through the call.
@@ -128,17 +129,17 @@ pub(super) fn interface_index(name: &str) -> Result<u32, Errno> {
 }
 
 /// What an interface says about its receive time stamps.
-pub(super) struct HardwareClock {
+pub(crate) struct HardwareClock {
     /// The `SOF_TIMESTAMPING_*` bits that it supports.
-    pub(super) supported: u32,
+    pub(crate) supported: u32,
     /// The index of its PTP clock; negative if it has none.
-    pub(super) ptp_clock: i32,
+    pub(crate) ptp_clock: i32,
     /// Which packets it stamps now, `HWTSTAMP_FILTER_*`; `None` if its driver can't tell.
-    pub(super) filter: Option<i32>,
+    pub(crate) filter: Option<i32>,
 }
 
 /// Asks an interface about its time stamps. `fd` is any socket of the network namespace.
-pub(super) fn hardware_clock(fd: impl AsFd, interface: &str) -> Result<HardwareClock, Errno> {
+pub(crate) fn hardware_clock(fd: impl AsFd, interface: &str) -> Result<HardwareClock, Errno> {
     /// `struct ethtool_ts_info` of linux/ethtool.h.
     #[repr(C)]
     #[derive(Default)]
@@ -215,7 +216,7 @@ fn interface_ioctl(
 ///
 /// # Errors
 /// `EINTR` like every other number; the caller knows the deadline.
-pub(super) fn wait_readable(
+pub(crate) fn wait_readable(
     first: BorrowedFd<'_>,
     second: Option<BorrowedFd<'_>>,
     timeout: Option<Duration>,
@@ -246,10 +247,10 @@ pub(super) fn wait_readable(
 }
 
 /// A set of descriptors that is itself readable when one of them is.
-pub(super) struct Epoll(OwnedFd);
+pub(crate) struct Epoll(OwnedFd);
 
 impl Epoll {
-    pub(super) fn new() -> Result<Self, Errno> {
+    pub(crate) fn new() -> Result<Self, Errno> {
         // SAFETY:
         // - no precondition.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -262,7 +263,7 @@ impl Epoll {
     }
 
     /// Adds a descriptor under a token, level-triggered.
-    pub(super) fn add(&self, fd: impl AsFd, token: u64) -> Result<(), Errno> {
+    pub(crate) fn add(&self, fd: impl AsFd, token: u64) -> Result<(), Errno> {
         let mut event = libc::epoll_event {
             events: libc::EPOLLIN as u32,
             u64: token,
@@ -286,7 +287,7 @@ impl Epoll {
     }
 
     /// Fills in what is readable now, without waiting, and answers how many.
-    pub(super) fn ready(&self, events: &mut [libc::epoll_event]) -> Result<usize, Errno> {
+    pub(crate) fn ready(&self, events: &mut [libc::epoll_event]) -> Result<usize, Errno> {
         let room = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
         // SAFETY:
         // - the descriptor is open: it is owned;
@@ -303,7 +304,7 @@ impl AsFd for Epoll {
 }
 
 /// Opens a netlink socket that hears about links.
-pub(super) fn open_link_news() -> Result<OwnedFd, Errno> {
+pub(crate) fn open_link_news() -> Result<OwnedFd, Errno> {
     // SAFETY:
     // - no precondition.
     let fd = unsafe {
@@ -342,7 +343,7 @@ pub(super) fn open_link_news() -> Result<OwnedFd, Errno> {
 }
 
 /// Sends a netlink request to the kernel.
-pub(super) fn send(fd: impl AsFd, bytes: &[u8]) -> Result<(), Errno> {
+pub(crate) fn send(fd: impl AsFd, bytes: &[u8]) -> Result<(), Errno> {
     // SAFETY:
     // - the descriptor is open: it is borrowed;
     // - pointer and length describe the slice.
@@ -358,7 +359,7 @@ pub(super) fn send(fd: impl AsFd, bytes: &[u8]) -> Result<(), Errno> {
 }
 
 /// Takes one datagram, without waiting. Its length may exceed the buffer's: then it was cut.
-pub(super) fn receive_datagram(fd: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub(crate) fn receive_datagram(fd: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY:
     // - the descriptor is open: it is borrowed;
     // - the kernel writes at most `buffer.len()` bytes into the slice, whatever length it answers for MSG_TRUNC.

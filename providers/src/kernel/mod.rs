@@ -1,0 +1,18 @@
+//! What the providers over kernel sockets share: interfaces and their news, memberships, clocks, and what failures mean.
+//!
+//! Promises: nothing here opens anything by itself; each piece is a value that a provider makes. Does not do: receiving.
+
+mod clock;
+pub(crate) mod link;
+pub(crate) mod membership;
+pub(crate) mod remedy;
+pub(crate) mod sys;
+
+pub(crate) use clock::{Clock, clock};
+
+/// The network interface that a receiver is tied to.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+}
