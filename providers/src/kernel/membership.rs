@@ -23,6 +23,16 @@ impl Failure {
     pub(crate) fn explained(self, group: &Group, interface: Option<&Interface>) -> Error {
         remedy::join(self.error, group, self.source, interface)
     }
+
+    /// Whether the socket has as many groups as it may have.
+    #[cfg(any(feature = "packet", feature = "xdp"))]
+    pub(crate) fn is_full(&self) -> bool {
+        self.source.is_none()
+            && matches!(
+                self.error.errno().map(Errno::raw),
+                Some(libc::ENOBUFS | libc::ENOMEM)
+            )
+    }
 }
 
 /// Joins a group, for each of its sources if it names some.

@@ -3,6 +3,8 @@
 //! Promises: nothing here opens anything by itself; each piece is a value that a provider makes. Does not do: receiving.
 
 mod clock;
+#[cfg(any(feature = "packet", feature = "xdp"))]
+pub(crate) mod custody;
 pub(crate) mod link;
 pub(crate) mod membership;
 pub(crate) mod remedy;

@@ -247,8 +247,10 @@ pub(crate) fn wait_readable(
 }
 
 /// A set of descriptors that is itself readable when one of them is.
+#[cfg(any(feature = "udp", feature = "xdp"))]
 pub(crate) struct Epoll(OwnedFd);
 
+#[cfg(any(feature = "udp", feature = "xdp"))]
 impl Epoll {
     pub(crate) fn new() -> Result<Self, Errno> {
         // SAFETY:
@@ -297,6 +299,7 @@ impl Epoll {
     }
 }
 
+#[cfg(any(feature = "udp", feature = "xdp"))]
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
