@@ -29,11 +29,15 @@
 pub mod capture;
 #[cfg(feature = "fault")]
 pub mod fault;
-#[cfg(feature = "udp")]
+#[cfg(any(feature = "packet", feature = "udp", feature = "xdp"))]
 mod kernel;
 pub mod loopback;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(feature = "packet")]
+pub mod packet;
+#[cfg(any(feature = "packet", feature = "xdp"))]
+mod raw;
 #[cfg(feature = "record")]
 pub mod record;
 #[cfg(feature = "tokio")]
