@@ -39,6 +39,14 @@ pub fn require() -> bool {
     }
 }
 
+/// Whether this process runs as root, in whatever user namespace that is.
+#[must_use]
+pub fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    ids.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
+}
+
 /// A network namespace with its loopback interface up.
 #[derive(Debug)]
 pub struct Namespace {
