@@ -96,6 +96,14 @@ pub trait Equipment: Send + Sync {
     /// [`Stop::skip`] where the equipment has no such address.
     fn unicast(&self, family: Family) -> Checked<SocketAddr>;
 
+    /// Whether several receivers of the equipment's interface may be open at once.
+    ///
+    /// # Errors
+    /// [`Stop::skip`] with what stands in the way.
+    fn shares_interface(&self) -> Checked {
+        Ok(())
+    }
+
     /// Makes the configuration easy to overrun, and says how many packets of 64 bytes surely overrun it when nobody polls.
     ///
     /// # Errors
@@ -198,6 +206,10 @@ where
 
     fn unicast(&self, family: Family) -> Checked<SocketAddr> {
         self.inner.unicast(family)
+    }
+
+    fn shares_interface(&self) -> Checked {
+        self.inner.shares_interface()
     }
 
     fn overrun(&self, config: &mut ReceiverConfig) -> Checked<u32> {

@@ -149,7 +149,7 @@ cases! { $
     closing {
         is_idempotent: "a second close succeeds and does nothing",
         ends_polls_and_waits: "polls and waits after a close tell that it is closed",
-        gives_its_groups_back: "after a close nobody is a member of the group",
+        gives_its_groups_back proves Multicast: "after a close nobody is a member of the group",
         is_done_by_drop: "a receiver dropped without close leaves nothing in the way",
         leaks_nothing: "opens and closes leave no descriptor, thread or mapping behind",
         works_under_decorators: "two decorators in a stack see each call once, and packets pass unchanged",

@@ -79,6 +79,7 @@ pub(crate) fn tells_its_settings(rig: &Rig<'_>) -> Checked {
 
 pub(crate) fn serves_two_receivers_at_once(rig: &Rig<'_>) -> Checked {
     rig.need(Capability::Multicast)?;
+    rig.equipment.shares_interface()?;
     let (config, to) = rig.target(rig.family())?;
     let (mut left, mut right) = (rig.open(&config)?, rig.open(&config)?);
     rig.send_numbered(to, 0..20, 100)?;
@@ -93,6 +94,7 @@ pub(crate) fn serves_two_receivers_at_once(rig: &Rig<'_>) -> Checked {
 
 pub(crate) fn works_from_many_threads(rig: &Rig<'_>) -> Checked {
     const THREADS: usize = 16;
+    rig.equipment.shares_interface()?;
     let barrier = Barrier::new(THREADS);
     let one = |_| -> Checked {
         let target = rig.target(rig.family());
