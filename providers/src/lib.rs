@@ -46,6 +46,8 @@ pub mod stream;
 pub mod trace;
 #[cfg(feature = "udp")]
 pub mod udp;
+#[cfg(feature = "xdp")]
+pub mod xdp;
 
 #[cfg(test)]
 mod testing;

@@ -2,6 +2,7 @@
 //!
 //! Promises: nothing here opens anything by itself; each piece is a value that a provider makes. Does not do: receiving.
 
+#[cfg(any(feature = "packet", feature = "udp"))]
 mod clock;
 #[cfg(any(feature = "packet", feature = "xdp"))]
 pub(crate) mod custody;
@@ -10,6 +11,7 @@ pub(crate) mod membership;
 pub(crate) mod remedy;
 pub(crate) mod sys;
 
+#[cfg(any(feature = "packet", feature = "udp"))]
 pub(crate) use clock::{Clock, clock};
 
 /// The network interface that a receiver is tied to.

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use lockgate::receive::Group;
-use lockgate::{Errno, Error, ErrorKind};
+use lockgate::{Errno, Error};
 
 use super::Interface;
 
@@ -112,6 +112,7 @@ pub(crate) fn join(
     }
 }
 
+#[cfg(any(feature = "packet", feature = "udp"))]
 pub(crate) fn option(error: Error) -> Error {
     match error.errno().map(Errno::raw) {
         Some(libc::ENOPROTOOPT) => error
@@ -128,8 +129,9 @@ pub(crate) fn link_news(errno: Errno, interface: &str) -> Error {
         .with_remedy("allow NETLINK_ROUTE sockets in the sandbox that refuses them")
 }
 
+#[cfg(any(feature = "packet", feature = "udp"))]
 pub(crate) fn no_hardware_clock(errno: Option<Errno>, interface: &str) -> Error {
-    let error = Error::new(ErrorKind::Device, "ask for hardware time stamps")
+    let error = Error::new(lockgate::ErrorKind::Device, "ask for hardware time stamps")
         .with_object(interface)
         .with_detail("the interface stamps no received packets")
         .with_remedy(format!(
@@ -141,8 +143,9 @@ pub(crate) fn no_hardware_clock(errno: Option<Errno>, interface: &str) -> Error 
     }
 }
 
+#[cfg(any(feature = "packet", feature = "udp"))]
 pub(crate) fn hardware_clock_off(interface: &str) -> Error {
-    Error::new(ErrorKind::Device, "ask for hardware time stamps")
+    Error::new(lockgate::ErrorKind::Device, "ask for hardware time stamps")
         .with_object(interface)
         .with_detail("the interface could stamp received packets and is set not to")
         .with_remedy(format!(

@@ -129,6 +129,7 @@ pub(crate) fn interface_index(name: &str) -> Result<u32, Errno> {
 }
 
 /// What an interface says about its receive time stamps.
+#[cfg(any(feature = "packet", feature = "udp"))]
 pub(crate) struct HardwareClock {
     /// The `SOF_TIMESTAMPING_*` bits that it supports.
     pub(crate) supported: u32,
@@ -139,6 +140,7 @@ pub(crate) struct HardwareClock {
 }
 
 /// Asks an interface about its time stamps. `fd` is any socket of the network namespace.
+#[cfg(any(feature = "packet", feature = "udp"))]
 pub(crate) fn hardware_clock(fd: impl AsFd, interface: &str) -> Result<HardwareClock, Errno> {
     /// `struct ethtool_ts_info` of linux/ethtool.h.
     #[repr(C)]
@@ -182,7 +184,59 @@ pub(crate) fn hardware_clock(fd: impl AsFd, interface: &str) -> Result<HardwareC
     })
 }
 
-/// An ioctl whose request holds an interface's name and a pointer to data that the kernel reads and writes. Both requests that
+/// How many receive queues an interface has; an error if its driver can't tell.
+#[cfg(feature = "xdp")]
+pub(crate) fn receive_queues(fd: impl AsFd, interface: &str) -> Result<u32, Errno> {
+    /// `struct ethtool_channels` of linux/ethtool.h.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Channels {
+        command: u32,
+        max: [u32; 4],
+        receive: u32,
+        transmit: u32,
+        other: u32,
+        combined: u32,
+    }
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    let mut channels = Channels {
+        command: ETHTOOL_GCHANNELS,
+        ..Channels::default()
+    };
+    interface_ioctl(
+        fd.as_fd(),
+        libc::SIOCETHTOOL as libc::c_ulong,
+        interface,
+        std::ptr::from_mut(&mut channels).cast(),
+    )?;
+    Ok(channels.receive.saturating_add(channels.combined))
+}
+
+/// Whether an interface takes VLAN tags out of received frames; an error if its driver can't tell.
+#[cfg(feature = "xdp")]
+pub(crate) fn strips_tags(fd: impl AsFd, interface: &str) -> Result<bool, Errno> {
+    /// `struct ethtool_value` of linux/ethtool.h.
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    const ETHTOOL_GFLAGS: u32 = 0x25;
+    const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+    let mut value = Value {
+        command: ETHTOOL_GFLAGS,
+        data: 0,
+    };
+    interface_ioctl(
+        fd.as_fd(),
+        libc::SIOCETHTOOL as libc::c_ulong,
+        interface,
+        std::ptr::from_mut(&mut value).cast(),
+    )?;
+    Ok(value.data & ETH_FLAG_RXVLAN != 0)
+}
+
+/// An ioctl whose request holds an interface's name and a pointer to data that the kernel reads and writes. All requests that
 /// come here use structures that the callers above declare in full.
 fn interface_ioctl(
     fd: BorrowedFd<'_>,
@@ -203,7 +257,8 @@ fn interface_ioctl(
     // SAFETY:
     // - the descriptor is open: it is borrowed;
     // - `argument` is a whole `ifreq` with a name that ends in zero;
-    // - `data` points to a live structure of the size that the request reads and writes: `hardware_clock` is the only caller.
+    // - `data` points to a live structure of the size that the request reads and writes: the three callers, all above, declare
+    //   theirs in full.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request as _, &mut argument) };
     if result == 0 {
         Ok(())
@@ -289,6 +344,7 @@ impl Epoll {
     }
 
     /// Fills in what is readable now, without waiting, and answers how many.
+    #[cfg(feature = "udp")]
     pub(crate) fn ready(&self, events: &mut [libc::epoll_event]) -> Result<usize, Errno> {
         let room = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
         // SAFETY:

@@ -121,14 +121,11 @@ impl<'a> Leaves<'a> {
         if writer.depth != Depth::Sources {
             return writer.accept;
         }
-        let alike = |one: &[Target]| {
-            one.len() == targets.len()
-                && one
-                    .iter()
-                    .zip(targets)
-                    .all(|(a, b)| a.port == b.port && a.sources == b.sources)
-        };
-        if let Some((_, label)) = self.0.iter().find(|(one, _)| alike(one)) {
+        if let Some((_, label)) = self
+            .0
+            .iter()
+            .find(|(one, _)| Target::decide_alike(one, targets))
+        {
             return *label;
         }
         let label = writer.label();

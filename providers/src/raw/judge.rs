@@ -65,6 +65,7 @@ impl Judge {
     }
 
     /// The interface came back under another index.
+    #[cfg(feature = "packet")]
     pub(crate) fn set_interface(&mut self, index: u32) {
         self.template.interface = index;
     }

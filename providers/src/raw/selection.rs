@@ -17,6 +17,17 @@ pub(crate) struct Target {
     pub(crate) sources: Vec<IpAddr>,
 }
 
+impl Target {
+    /// Whether the targets of two addresses have the same ports and sources, so that a filter decides about both alike.
+    pub(crate) fn decide_alike(one: &[Self], other: &[Self]) -> bool {
+        one.len() == other.len()
+            && one
+                .iter()
+                .zip(other)
+                .all(|(a, b)| a.port == b.port && a.sources == b.sources)
+    }
+}
+
 /// All destinations of a receiver, in order and each once, and the VLAN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
