@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use lockgate::registry::Capability;
-use lockgate_conformance::run_all;
+use lockgate_conformance::{Equipment, run_all};
 use lockgate_tests::tools;
 
 #[path = "../../providers/tests/equipment/frames.rs"]
@@ -26,8 +26,13 @@ mod packet;
 #[allow(unreachable_pub, reason = "shared with other tests")]
 mod sys;
 
+#[path = "../../providers/tests/equipment/xdp.rs"]
+#[allow(unreachable_pub, reason = "shared with other tests")]
+mod xdp;
+
 use frames::Pair;
 use packet::Packet;
+use xdp::Xdp;
 
 /// Tells the second run that it is inside.
 const INSIDE: &str = "LOCKGATE_TEST_INSIDE_NAMESPACE";
@@ -94,6 +99,34 @@ fn packet_passes_in_both_versions() {
             table.unproven(),
             [Capability::HardwareTimestamps, Capability::ChecksumPolicy],
             "everything else that packet claims is shown here"
+        );
+    }
+}
+
+#[test]
+fn xdp_passes_in_both_modes() {
+    if !inside("xdp_passes_in_both_modes") {
+        return;
+    }
+    let pair = Arc::new(Pair::in_namespace().unwrap());
+    for mode in ["generic", "native"] {
+        let equipment = Xdp {
+            pair: Arc::clone(&pair),
+            mode,
+        };
+        // A user namespace gives no right to load programs.
+        let inspection = equipment.factory().inspect();
+        if !inspection.usable {
+            tools::skip("xdp", &inspection.findings.join("; "));
+            return;
+        }
+        let table = run_all(&equipment);
+        println!("{table}");
+        assert!(table.is_green());
+        assert_eq!(
+            table.unproven(),
+            [Capability::ChecksumPolicy],
+            "everything else that xdp claims is shown here"
         );
     }
 }
