@@ -1,5 +1,6 @@
 //! What the cross-crate tests share: equipment that may be missing, and generated input.
 
+pub mod bpf;
 pub mod frames;
 pub mod netns;
 pub mod probe;

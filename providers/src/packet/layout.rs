@@ -1,7 +1,7 @@
 //! How large a ring is: slots and blocks that hold what a configuration asks for.
 //!
-//! Promises: pure; a V2 ring holds at least `ring` packets of any length up to `buffer_bytes`, a V3 ring too, and many more short
-//! ones. Does not do: asking the kernel.
+//! Promises: pure; a ring holds at least `ring` packets of any length up to `buffer_bytes`, at any rate. A V3 ring whose blocks have
+//! a size that was asked for holds them when they come fast enough to fill blocks. Does not do: asking the kernel.
 
 use lockgate::receive::ReceiverConfig;
 
@@ -88,14 +88,18 @@ pub(super) fn plan(config: &ReceiverConfig, options: &Options) -> Option<Layout>
         }
         Version::V3 => {
             let packet = packet_bytes(config.buffer_bytes);
-            let whole = (ring * packet).next_power_of_two();
-            let chosen = (whole / V3_BLOCKS_LEAST)
-                .clamp(PAGE, BLOCK_PREFERRED)
-                .max(block_least(config.buffer_bytes).next_power_of_two());
-            let block = options.block_bytes.map_or(chosen, u64::from);
-            let per_block = (block - BLOCK_HEAD) / packet;
-            // One block more than hold the ring: one may be in the reader's hands.
-            let blocks = (ring.div_ceil(per_block.max(1)) + 1).max(V3_BLOCKS_LEAST);
+            let least = block_least(config.buffer_bytes)
+                .next_power_of_two()
+                .max(PAGE);
+            let block = options.block_bytes.map_or(least, u64::from);
+            let per_block = ((block - BLOCK_HEAD) / packet).max(1);
+            // A block goes over when its time is up, however few packets it has. So that the ring holds what is asked for at any
+            // rate, each block counts for one packet, unless larger ones are asked for. One more is in the reader's hands.
+            let wanted = match options.block_bytes {
+                None => ring,
+                Some(_) => ring.div_ceil(per_block),
+            };
+            let blocks = (wanted + 1).max(V3_BLOCKS_LEAST);
             // Frames of a V3 ring have no fixed length; the kernel wants a number that fits the blocks.
             let slot = PAGE / 2;
             Some(Layout {
@@ -156,13 +160,26 @@ mod tests {
                         Version::V3 => {
                             let fit = (u64::from(plan.block_bytes) - 48) / packet_bytes(buffer);
                             assert!(fit >= 1, "{what}");
-                            let all = fit * u64::from(plan.blocks - 1);
-                            assert!(all >= u64::from(ring), "{what}");
+                            // Even if each block has one packet only.
+                            assert!(plan.blocks > ring, "{what}");
                         }
                     }
                 }
             }
         }
+    }
+
+    #[test]
+    fn blocks_of_a_size_that_is_asked_for_hold_the_ring_when_full() {
+        let options = Options {
+            block_bytes: Some(256 << 10),
+            ..Options::default()
+        };
+        let plan = plan(&config(4096, 2048), &options).unwrap();
+        let fit = (u64::from(plan.block_bytes) - 48) / packet_bytes(2048);
+        assert_eq!(plan.block_bytes, 256 << 10);
+        assert!(fit * u64::from(plan.blocks - 1) >= 4096);
+        assert!(plan.blocks < 100, "{plan:?}");
     }
 
     #[test]

@@ -281,7 +281,14 @@ fn settings(
         Version::V3 => {
             granted("version", "v3".to_owned(), "v3".to_owned(), None);
             let blocks = format!("{} blocks of {} bytes", layout.blocks, layout.block_bytes);
-            granted("ring", config.ring.to_string(), blocks, None);
+            let warning = (layout.blocks <= config.ring).then(|| {
+                format!(
+                    "a block goes over when its time is up, however few packets it has: at low rates the ring holds {} packets; leave \
+                     block-bytes out to hold {} at any rate",
+                    layout.blocks, config.ring
+                )
+            });
+            granted("ring", config.ring.to_string(), blocks, warning);
             let asked = options
                 .block_timeout
                 .map_or_else(|| "the least".to_owned(), |timeout| format!("{timeout} ms"));

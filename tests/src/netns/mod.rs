@@ -95,7 +95,10 @@ impl Namespace {
     }
 
     /// Asks until IPv6 groups can be sent through an interface. The kernel adds their route some time after the link is up.
-    fn wait_for_ipv6(&self, interface: &str) {
+    ///
+    /// # Panics
+    /// If it doesn't.
+    pub fn wait_for_ipv6(&self, interface: &str) {
         let route = format!("-6 route show table local type multicast dev {interface}");
         let found = (0..QUESTIONS).any(|_| self.ip(&route).contains("ff00::/8"));
         assert!(found, "no IPv6 on {interface} of {}", self.name);
