@@ -41,6 +41,11 @@ pub(super) struct Maps {
 
 /// Makes the program; nothing if the configuration names more than jumps can reach over.
 pub(super) fn make(selection: &Selection, maps: Maps) -> Option<Vec<Instruction>> {
+    make_with(selection, maps, XDP_PASS)
+}
+
+/// The same, with the answer for a queue without a socket.
+fn make_with(selection: &Selection, maps: Maps, without: i32) -> Option<Vec<Instruction>> {
     let mut asm = Assembler::default();
     let (pass, take, count) = (asm.label(), asm.label(), asm.label());
     let mut writer = Writer {
@@ -56,7 +61,7 @@ pub(super) fn make(selection: &Selection, maps: Maps) -> Option<Vec<Instruction>
     asm.load_map(1, maps.sockets);
     asm.load(2, Width::Word, CONTEXT, CONTEXT_QUEUE);
     // What is returned where the queue has no socket.
-    asm.set(3, XDP_PASS);
+    asm.set(3, without);
     asm.call(REDIRECT_MAP);
     asm.exit();
     asm.place(count);
@@ -374,3 +379,7 @@ impl<'a> Leaves<'a> {
         label
     }
 }
+
+#[cfg(test)]
+#[path = "program_tests.rs"]
+mod tests;

@@ -337,6 +337,41 @@ pub(super) fn attach(
     own(bpf(BPF_LINK_CREATE, &mut attributes)?)
 }
 
+/// `union bpf_attr` of a test run.
+#[cfg(test)]
+#[repr(C)]
+struct RunAttributes {
+    program: u32,
+    answer: u32,
+    len: u32,
+    len_out: u32,
+    data: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+}
+
+#[cfg(test)]
+impl Attributes for RunAttributes {}
+
+/// Runs a program over a frame, and gives its answer.
+#[cfg(test)]
+pub(super) fn run(program: BorrowedFd<'_>, frame: &[u8]) -> Result<u32, Errno> {
+    const BPF_PROG_TEST_RUN: i32 = 10;
+    let mut attributes = RunAttributes {
+        program: program.as_raw_fd().unsigned_abs(),
+        answer: 0,
+        len: frame.len() as u32,
+        len_out: 0,
+        data: frame.as_ptr().expose_provenance() as u64,
+        data_out: 0,
+        repeat: 1,
+        duration: 0,
+    };
+    bpf(BPF_PROG_TEST_RUN, &mut attributes)?;
+    Ok(attributes.answer)
+}
+
 /// The bytes of a frame.
 #[inline]
 pub(super) fn frame(view: View<'_>, at: usize, len: usize) -> Option<&[u8]> {
