@@ -54,13 +54,18 @@ const LAYERS: &[Layer] = &[
         may_use_in_tests: &["lockgate-conformance", "lockgate-providers"],
     },
     Layer {
+        package: "lockgate-probe-loader",
+        may_use: &[],
+        may_use_in_tests: &[],
+    },
+    Layer {
         package: "lockgate-probe",
-        may_use: ABOVE_PROVIDERS,
+        may_use: PROBE,
         may_use_in_tests: &[],
     },
     Layer {
         package: "lockgate-tests",
-        may_use: ABOVE_PROVIDERS,
+        may_use: PROBE,
         may_use_in_tests: &[],
     },
     Layer {
@@ -80,6 +85,15 @@ const ABOVE_PROVIDERS: &[&str] = &[
     "lockgate-conformance",
     "lockgate-providers",
     "lockgate-accel",
+];
+
+/// The probe and the tests, which look at what the probe runs.
+const PROBE: &[&str] = &[
+    CORE,
+    "lockgate-conformance",
+    "lockgate-providers",
+    "lockgate-accel",
+    "lockgate-probe-loader",
 ];
 
 /// Words for native accelerator libraries: in a crate's name or its `links` key, and in the core's code.
