@@ -12,6 +12,7 @@ use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use lockgate::receive::{Group, TimestampMode, WaitMode};
 
 use crate::exit;
+use crate::verdict::Code;
 
 /// Tells what this host can receive, and receives it.
 ///
@@ -54,20 +55,64 @@ pub(crate) enum Colour {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Say why RDMA works here, or why it does not: library, drivers, devices, nodes, limits.
+    Check(CheckArgs),
+    /// What `check` starts itself with: loads a library and tells each step.
+    #[command(name = "__loader", hide = true)]
+    Loader,
     /// List every provider: registered, known but not built in, rejected.
     Providers(ProvidersArgs),
     /// Receive packets with a provider that you name.
     Recv(Box<RecvArgs>),
+    /// Say how a binary gets at libibverbs, and whether that holds on this host.
+    VerifyLinkage(VerifyLinkageArgs),
 }
 
 impl Command {
     /// The word for it in reports.
     pub(crate) fn name(&self) -> &'static str {
         match self {
+            Self::Check(_) => "check",
+            Self::Loader => "__loader",
             Self::Providers(_) => "providers",
             Self::Recv(_) => "recv",
+            Self::VerifyLinkage(_) => "verify-linkage",
         }
     }
+}
+
+/// Arguments of `check`. Without any, no device is opened and nothing is changed.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Look at this device only. May be repeated.
+    #[arg(long = "device", value_name = "NAME")]
+    pub(crate) devices: Vec<String>,
+    /// Open the devices, or those named, and try queue pair, flow, registration and dmabuf on each.
+    #[arg(long = "try")]
+    pub(crate) trial: bool,
+    /// Write a support bundle, with names of hosts and users, addresses, MACs and GUIDs masked.
+    #[arg(long, value_name = "FILE.tar")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Mask nothing in the bundle.
+    #[arg(long, requires = "bundle")]
+    pub(crate) unmasked: bool,
+    /// How long the library may take to load and to enumerate its devices.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "800ms")]
+    pub(crate) limit: Duration,
+    /// Say what a code means, and do nothing else.
+    #[arg(long, value_name = "CODE", hide_possible_values = true)]
+    pub(crate) explain: Option<Code>,
+}
+
+/// Arguments of `verify-linkage`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyLinkageArgs {
+    /// An executable or a shared library; this program itself if none is named.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Say what a code means, and do nothing else.
+    #[arg(long, value_name = "CODE", hide_possible_values = true)]
+    pub(crate) explain: Option<Code>,
 }
 
 /// Arguments of `providers`.

@@ -5,16 +5,19 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod cli;
 mod command;
 mod exit;
 mod host;
 mod interrupt;
+mod linkage;
 mod output;
 mod providers;
 mod report;
 mod selftest;
 mod stream;
+mod verdict;
 
 use std::process::ExitCode;
 
@@ -41,8 +44,11 @@ fn run(cli: &Cli) -> Exit {
     let json = cli.output.json;
     let outcome = match &cli.command {
         None => command::report::run(&mut screen, json),
+        Some(Command::Check(args)) => check::run(args, &mut screen, json),
+        Some(Command::Loader) => check::child::serve().map_err(Failure::from),
         Some(Command::Providers(args)) => command::providers::run(args, &mut screen, json),
         Some(Command::Recv(args)) => command::recv::run(args, &mut screen, cli.output),
+        Some(Command::VerifyLinkage(args)) => linkage::run(args, &mut screen, json),
     };
     let failure =
         match outcome.and_then(|exit| screen.flush().map(|()| exit).map_err(Failure::from)) {

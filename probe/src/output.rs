@@ -76,6 +76,15 @@ impl Screen {
         }
     }
 
+    /// Anywhere else: without colour, 80 columns wide.
+    pub(crate) fn plain(out: impl Write + 'static) -> Self {
+        Self {
+            out: Box::new(out),
+            colour: false,
+            width: WIDTH,
+        }
+    }
+
     /// A heading.
     pub(crate) fn heading(&mut self, text: &str) -> io::Result<()> {
         let text = self.paint(text, Look::Heading);

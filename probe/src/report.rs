@@ -68,16 +68,36 @@ pub(crate) fn document<T: Serialize>(
     exit: Exit,
     body: T,
 ) -> io::Result<()> {
+    document_as(SCHEMA, screen, command, exit, body)
+}
+
+/// Prints the document of a command that has a schema of its own.
+pub(crate) fn document_as<T: Serialize>(
+    schema: &'static str,
+    screen: &mut Screen,
+    command: &str,
+    exit: Exit,
+    body: T,
+) -> io::Result<()> {
+    screen.raw(&document_text(schema, command, exit, body)?)?;
+    screen.gap()
+}
+
+/// The text of a document.
+pub(crate) fn document_text<T: Serialize>(
+    schema: &'static str,
+    command: &str,
+    exit: Exit,
+    body: T,
+) -> io::Result<String> {
     let document = Document {
-        schema: SCHEMA,
+        schema,
         version: env!("CARGO_PKG_VERSION"),
         command,
         exit,
         body,
     };
-    let text = serde_json::to_string_pretty(&document).map_err(io::Error::from)?;
-    screen.raw(&text)?;
-    screen.gap()
+    serde_json::to_string_pretty(&document).map_err(io::Error::from)
 }
 
 /// An error of the library in a document.
