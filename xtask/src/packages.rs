@@ -64,6 +64,11 @@ const PACKAGES: &[Package] = &[
         why: "sends recorded frames, VLAN tags and fragments included",
     },
     Package {
+        name: "strace",
+        group: "strace",
+        why: "shows what `probe check` opens and what it does not",
+    },
+    Package {
         name: "tshark",
         group: "tshark",
         why: "second opinion on every field that the frame parser reads",
