@@ -21,11 +21,13 @@ const NEXT: &str = "next document";
 
 /// Runs commands in one boot, each of which prints a document, and gives the documents with the exit codes.
 fn in_guest(commands: &[&str]) -> Option<Vec<Report>> {
-    let mut script = String::new();
+    // A plain user may not get at the folder of the build.
+    let mut script = "touch /tmp/probe; mount --bind BUILT /tmp/probe; ".to_owned();
     for command in commands {
         script.push_str(&format!("{command}; echo \"{NEXT} $?\"; "));
     }
-    let script = script.replace("PROBE", &binary().display().to_string());
+    let script = script.replace("BUILT", &binary().display().to_string());
+    let script = script.replace("PROBE", "/tmp/probe");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args([

@@ -74,7 +74,7 @@ pub(crate) fn real() -> Option<Real> {
     real
 }
 
-/// The default build of the probe, at a path that any user may run.
+/// The default build of the probe.
 pub(crate) fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -92,11 +92,11 @@ pub(crate) fn binary() -> &'static Path {
         build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let status = build.status().expect("cargo runs");
         assert!(status.success(), "the probe builds");
-        // Other tests may build it with other features.
-        let folder = Folder::new("probe");
-        let copy = folder.path().join("probe");
-        fs::copy(built.join("probe"), &copy).expect("the probe is copied");
-        std::mem::forget(folder); // as long as the process; the folder is one of the system's temporary ones
+        // Other tests may build it with other features. The name is taken over at once, so that tests side by side see a whole file.
+        let copy = built.join("probe-of-checks");
+        let part = built.join(format!("probe-of-checks-{}", std::process::id()));
+        fs::copy(built.join("probe"), &part).expect("the probe is copied");
+        fs::rename(&part, &copy).expect("the copy gets its name");
         copy
     })
 }
@@ -303,16 +303,18 @@ impl Stage {
 
     pub(crate) fn command(&self, arguments: &str) -> Command {
         let mut script = "set -eu\n".to_owned();
+        // A plain user may not get at the folder of the build.
+        let probe = self.path("probe").display().to_string();
+        let _ = writeln!(
+            script,
+            "touch {probe}; mount --bind {} {probe}",
+            binary().display()
+        );
         script.push_str(&self.script);
         for (name, value) in &self.env {
             let _ = writeln!(script, "export {name}='{value}'");
         }
-        let _ = writeln!(
-            script,
-            "exec {} {} {arguments}",
-            self.wrapper,
-            binary().display()
-        );
+        let _ = writeln!(script, "exec {} {probe} {arguments}", self.wrapper);
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
         command.env_clear().env("PATH", path()).stdin(Stdio::null());
