@@ -27,14 +27,15 @@ mod stamping;
 mod tests;
 
 use std::borrow::Cow;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::kernel::{link, sys};
-use lockgate::Result;
 use lockgate::receive::{ConfigFaults, PacketReceiver, ReceiverConfig, ReceiverFactory};
 use lockgate::registry::{
     Capabilities, Capability, Description, Factory, Inspection, Kind, OpenContext,
 };
+use lockgate::{Error, Result};
 
 const NAME: &str = "udp";
 const KINDS: &[Kind] = &[Kind::Receiver];
@@ -69,6 +70,24 @@ pub fn factory() -> Arc<dyn Factory> {
             origin: lockgate::linked_origin!(),
         },
     })
+}
+
+/// Makes the kernel tell a sending UDP socket what it otherwise keeps to itself: that the queue of the interface was full
+/// (`ENOBUFS`), and what routers and hosts answered (`ECONNREFUSED`, `EHOSTUNREACH`). Sets `IP_RECVERR` or `IPV6_RECVERR`.
+///
+/// For programs that send to what receivers here receive: without it Linux drops a datagram on its own host, counts it in
+/// `SndbufErrors` of `/proc/net/snmp`, and reports success (`udp_send_skb` in `net/ipv4/udp.c`).
+///
+/// # Errors
+/// If the kernel refuses the option.
+pub fn tell_send_errors(socket: impl AsFd, ipv6: bool) -> Result<()> {
+    let (level, name) = if ipv6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_RECVERR)
+    };
+    sys::set_option(socket, level, name, &1)
+        .map_err(|errno| remedy::option(Error::from_errno("ask for errors of sending", errno)))
 }
 
 struct Udp {
