@@ -3,6 +3,9 @@
 //! Promises: what a flag means is told by its help; a wrong value is refused with the value and what is allowed. Does not do:
 //! judging values that the library judges, such as whether a group is a multicast address: there every fault is told at once.
 
+mod send;
+mod values;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,7 +17,11 @@ use lockgate::receive::{Group, TimestampMode, WaitMode};
 use crate::exit;
 use crate::verdict::Code;
 
-/// Tells what this host can receive, and receives it.
+pub(crate) use send::{PaceArgs, ReplayArgs, SendArgs, TargetArgs};
+pub(crate) use values::{Rate, Speed};
+use values::{duration, group, option};
+
+/// Tells what this host can receive, receives it, and sends it.
 ///
 /// Without a command: reports on the host, then sends a numbered stream to itself over the loopback interface with `udp`, and
 /// within the process with `loopback`, and verifies every byte. Needs no privilege and takes less than 15 seconds.
@@ -64,6 +71,10 @@ pub(crate) enum Command {
     Providers(ProvidersArgs),
     /// Receive packets with a provider that you name.
     Recv(Box<RecvArgs>),
+    /// Send the UDP payloads of a capture again.
+    Replay(ReplayArgs),
+    /// Send a numbered, time-stamped stream at a steady rate.
+    Send(SendArgs),
     /// Say how a binary gets at libibverbs, and whether that holds on this host.
     VerifyLinkage(VerifyLinkageArgs),
 }
@@ -76,6 +87,8 @@ impl Command {
             Self::Loader => "__loader",
             Self::Providers(_) => "providers",
             Self::Recv(_) => "recv",
+            Self::Replay(_) => "replay",
+            Self::Send(_) => "send",
             Self::VerifyLinkage(_) => "verify-linkage",
         }
     }
@@ -123,9 +136,9 @@ pub(crate) struct ProvidersArgs {
     pub(crate) inspect: bool,
 }
 
-/// Arguments of `recv`. What is given here goes before what the file says.
+/// What to receive, and with which provider. What is given here goes before what the file says.
 #[derive(Debug, Args)]
-pub(crate) struct RecvArgs {
+pub(crate) struct ReceiveArgs {
     /// The provider. Without one nothing is opened, and every candidate is listed.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
@@ -168,6 +181,13 @@ pub(crate) struct RecvArgs {
     /// Read provider and configuration from a file, TOML or, if it ends in .json, JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+/// Arguments of `recv`.
+#[derive(Debug, Args)]
+pub(crate) struct RecvArgs {
+    #[command(flatten)]
+    pub(crate) receive: ReceiveArgs,
     /// End after this many packets.
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
@@ -180,6 +200,12 @@ pub(crate) struct RecvArgs {
     /// Write each packet as one line of JSON; - is the standard output, and the text then goes to the standard error.
     #[arg(long, value_name = "FILE")]
     pub(crate) dump: Option<PathBuf>,
+    /// Write a pcapng file of what is received; a file that is there already is replaced.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Say every so often what has come meanwhile: 500ms, 10s. With --json as lines of JSON on the standard error.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) stats_interval: Option<Duration>,
 }
 
 /// How a wait waits: it spins, or sleeps until something arrives.
@@ -238,61 +264,6 @@ pub(crate) fn colour_before_parsing(args: impl Iterator<Item = OsString>) -> Col
     ColorChoice::Auto
 }
 
-fn group(text: &str) -> Result<Group, String> {
-    let (address, sources) = match text.split_once('@') {
-        Some((address, sources)) => (address, Some(sources)),
-        None => (text, None),
-    };
-    let group: Group = address.parse().map_err(|_| {
-        format!("{address:?} is not an address with a port; allowed: 239.7.7.7:47000 or [ff15::7]:47000, with sources: 232.1.1.1:5000@10.0.0.1,10.0.0.2")
-    })?;
-    let Some(sources) = sources else {
-        return Ok(group);
-    };
-    let sources: Result<Vec<_>, _> = sources
-        .split(',')
-        .map(|source| {
-            source
-                .parse()
-                .map_err(|_| format!("source {source:?} is not an address; allowed: 10.0.0.1"))
-        })
-        .collect();
-    Ok(group.from_sources(sources?))
-}
-
-fn option(text: &str) -> Result<(String, serde_json::Value), String> {
-    let (name, value) = text
-        .split_once('=')
-        .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| format!("{text:?} has no name and value; allowed: NAME=VALUE"))?;
-    let value =
-        serde_json::from_str(value).unwrap_or_else(|_| serde_json::Value::String(value.to_owned()));
-    Ok((name.to_owned(), value))
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let refused = || format!("{text:?} is not a time; allowed: 500ms, 10s, 2m, 1h, above zero");
-    let digits = text
-        .find(|one: char| one.is_ascii_alphabetic())
-        .ok_or_else(refused)?;
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(refused()),
-    };
-    let plain = number
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let number: f64 = number.parse().ok().filter(|_| plain).ok_or_else(refused)?;
-    Duration::try_from_secs_f64(number * seconds)
-        .ok()
-        .filter(|time| !time.is_zero())
-        .ok_or_else(refused)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,52 +272,6 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn times_have_a_unit_and_are_above_zero() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert_eq!(duration("1h"), Ok(Duration::from_secs(3600)));
-        for wrong in [
-            "", "10", "s", "-1s", "1e9s", "0s", "1d", "1 s", "infs", "1.2.3s", "é",
-        ] {
-            let text = duration(wrong).unwrap_err();
-            assert!(text.contains("allowed: 500ms"), "{wrong:?}: {text}");
-        }
-        let huge = format!("{}h", "9".repeat(300));
-        assert!(duration(&huge).is_err());
-    }
-
-    #[test]
-    fn groups_take_sources() {
-        let plain = group("239.7.7.7:47000").unwrap();
-        assert!(plain.sources.is_empty());
-        let two = group("[ff3e::1]:5000@2001:db8::1,2001:db8::2").unwrap();
-        assert_eq!(two.sources.len(), 2);
-        assert_eq!(two.to_string(), "[ff3e::1]:5000");
-        for wrong in [
-            "239.7.7.7",
-            "239.7.7.7:99999",
-            ":5",
-            "239.7.7.7:5@",
-            "239.7.7.7:5@host",
-        ] {
-            assert!(group(wrong).unwrap_err().contains("allowed:"), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn options_are_json_or_else_a_text() {
-        assert_eq!(option("gro=true").unwrap().1, serde_json::json!(true));
-        assert_eq!(option("rcvbuf=4096").unwrap().1, serde_json::json!(4096));
-        assert_eq!(
-            option("mode=fast=1").unwrap().1,
-            serde_json::json!("fast=1")
-        );
-        assert!(option("=3").is_err());
-        assert!(option("name").is_err());
     }
 
     #[test]

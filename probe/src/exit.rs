@@ -10,6 +10,8 @@ use lockgate::ErrorKind;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
+use crate::outlet;
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -41,6 +43,10 @@ pub(crate) enum Exit {
     Resource = 12,
     /// Something could not be proven quiet at the close.
     Unquiesced = 13,
+    /// A capture is broken, or no capture.
+    Capture = 14,
+    /// No way leads to where packets shall be sent.
+    Unreachable = 15,
     /// Stopped by a signal before it was done.
     Interrupted = 130,
     /// Whoever read the output went away.
@@ -104,6 +110,16 @@ pub(crate) const TABLE: &[(Exit, &str, &str)] = &[
         "something could not be proven quiet at the close",
     ),
     (
+        Exit::Capture,
+        "capture",
+        "the capture is broken; what stands before that was sent",
+    ),
+    (
+        Exit::Unreachable,
+        "unreachable",
+        "no way leads to where packets shall be sent",
+    ),
+    (
         Exit::Interrupted,
         "interrupted",
         "stopped by a signal before it was done",
@@ -132,6 +148,9 @@ impl Exit {
 
     /// The code of a library error. The only place where kinds are mapped.
     pub(crate) fn of(error: &lockgate::Error) -> Self {
+        if error.errno().is_some_and(outlet::is_unreachable) {
+            return Self::Unreachable;
+        }
         match error.kind() {
             ErrorKind::Capability => Self::Capability,
             ErrorKind::Device => Self::NoHardware,
@@ -223,6 +242,10 @@ mod tests {
         assert_eq!(Exit::of(&refused), Exit::Refused);
         let errno = Error::from_errno("open", Errno::PERM);
         assert_eq!(Exit::of(&errno), Exit::Permission);
+        for unreachable in [101, 113] {
+            let errno = Error::from_errno("send", Errno::from_raw(unreachable));
+            assert_eq!(Exit::of(&errno), Exit::Unreachable);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `probe` tells an operator in one command what this host can receive, and receives it.
+//! `probe` tells an operator in one command what this host can receive, receives it, and sends it.
 //!
 //! Promises: opens nothing that was not named, except the self-test's own providers on the loopback interface; changes nothing on
 //! the host; every way to end has its own exit code. Does not do: anything that needs a privilege, unless it was asked for.
@@ -12,11 +12,16 @@ mod exit;
 mod host;
 mod interrupt;
 mod linkage;
+mod outlet;
 mod output;
+mod pace;
+mod progress;
 mod providers;
 mod report;
 mod selftest;
+mod spread;
 mod stream;
+mod transmit;
 mod verdict;
 
 use std::process::ExitCode;
@@ -48,6 +53,8 @@ fn run(cli: &Cli) -> Exit {
         Some(Command::Loader) => check::child::serve().map_err(Failure::from),
         Some(Command::Providers(args)) => command::providers::run(args, &mut screen, json),
         Some(Command::Recv(args)) => command::recv::run(args, &mut screen, cli.output),
+        Some(Command::Replay(args)) => command::replay::run(args, &mut screen, json),
+        Some(Command::Send(args)) => command::send::run(args, &mut screen, json),
         Some(Command::VerifyLinkage(args)) => linkage::run(args, &mut screen, json),
     };
     let failure =

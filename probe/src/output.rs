@@ -51,6 +51,7 @@ impl Look {
 /// Where text goes.
 pub(crate) struct Screen {
     out: Box<dyn Write>,
+    choice: Colour,
     colour: bool,
     width: usize,
 }
@@ -60,6 +61,7 @@ impl Screen {
     pub(crate) fn stdout(colour: Colour) -> Self {
         let stdout = io::stdout();
         Self {
+            choice: colour,
             colour: coloured(colour, stdout.is_terminal()),
             width: width(&stdout),
             out: Box::new(stdout),
@@ -70,6 +72,7 @@ impl Screen {
     pub(crate) fn stderr(colour: Colour) -> Self {
         let stderr = io::stderr();
         Self {
+            choice: colour,
             colour: coloured(colour, stderr.is_terminal()),
             width: width(&stderr),
             out: Box::new(stderr),
@@ -80,9 +83,15 @@ impl Screen {
     pub(crate) fn plain(out: impl Write + 'static) -> Self {
         Self {
             out: Box::new(out),
+            choice: Colour::Never,
             colour: false,
             width: WIDTH,
         }
+    }
+
+    /// The standard error, with the same choice of colour.
+    pub(crate) fn aside(&self) -> Self {
+        Self::stderr(self.choice)
     }
 
     /// A heading.

@@ -2,4 +2,7 @@
 
 pub(crate) mod providers;
 pub(crate) mod recv;
+pub(crate) mod replay;
 pub(crate) mod report;
+pub(crate) mod send;
+mod spec;

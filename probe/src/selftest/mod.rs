@@ -213,7 +213,7 @@ fn lost_between(before: &Losses, after: &Losses) -> Losses {
 }
 
 /// A number that differs from run to run. Not for secrets: the standard library's hash keys.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
 }

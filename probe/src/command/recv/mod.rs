@@ -1,19 +1,21 @@
 //! `probe recv`: receives with a provider that the command line or the file names.
 //!
 //! Promises: without a name nothing is opened; ends at the count, at the time or at a signal, always with a summary; if nothing has
-//! come, says what the host shows about the reason. Does not do: picking a provider, an interface or a group.
+//! come, says what the host shows about the reason; what the library tells of links and interfaces is told at once. Does not do: picking a provider, an interface or a group.
 
 mod dump;
 mod hints;
+mod limit;
+mod live;
+mod streams;
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lockgate::receive::{Batch, ConfigFaults, Event, Receiver, ReceiverSpec, Setting, Statistics};
-use lockgate::registry::RefusalCause;
+use lockgate::receive::{Batch, ConfigFaults, Receiver, ReceiverSpec, Setting, Statistics};
 use lockgate::{Error, ErrorKind};
+use lockgate_providers::record::{Monitor, Record};
 use serde::Serialize;
 
 use crate::cli::{OutputArgs, RecvArgs};
@@ -21,11 +23,15 @@ use crate::exit::Exit;
 use crate::host::Host;
 use crate::interrupt::Interrupt;
 use crate::output::{Look, Screen, grouped};
+use crate::progress::Progress;
 use crate::providers::Providers;
-use crate::report::{self, Failure};
+use crate::report::{self, ErrorReport, Failure};
 
+use super::spec::{name_the_flag, spec};
 use dump::Dump;
 use hints::Hint;
+use live::{Happened, Live};
+use streams::Streams;
 
 /// How long one wait lasts at most, so that a signal is noticed.
 const SLICE: Duration = Duration::from_millis(50);
@@ -53,8 +59,20 @@ struct Body {
     /// Their payload.
     bytes: u64,
     statistics: Statistics,
-    events: Vec<Event>,
+    events: Vec<Happened>,
     hints: Vec<Hint>,
+    numbered: streams::Report,
+    recording: Option<Recording>,
+}
+
+/// What became of `--pcap`.
+#[derive(Debug, Serialize)]
+struct Recording {
+    file: String,
+    packets: u64,
+    bytes: u64,
+    /// Why packets are missing in it.
+    error: Option<ErrorReport>,
 }
 
 /// Receives.
@@ -75,12 +93,21 @@ pub(crate) fn run(
     // What is printed for people goes aside where the standard output carries packets.
     let screen = aside.as_mut().unwrap_or(screen);
 
-    let spec = spec(args)?;
+    let spec = spec(&args.receive)?;
     let providers = Providers::register()?;
     let interrupt = Interrupt::install()?;
     let before = Host::read();
     let opened = providers.registry.open_receiver_spec(&spec);
     let mut receiver = opened.map_err(name_the_flag)?;
+    if let Some(count) = args.count {
+        receiver = receiver.decorate(|inner| limit::wrap(inner, count));
+    }
+    let mut monitor = None;
+    if let Some(path) = &args.pcap {
+        let record = Record::replace(path)?;
+        monitor = Some(record.monitor());
+        receiver = receiver.decorate(|inner| record.wrap(inner));
+    }
     let settings = receiver.settings();
     let mut dump = args.dump.as_deref().map(Dump::create).transpose()?;
     if !json {
@@ -88,17 +115,21 @@ pub(crate) fn run(
     }
 
     let started = Instant::now();
+    // Lines of packets tell more than a line of progress.
+    let progress = Progress::start(!json && args.hex.is_none(), args.count);
     let mut session = Session {
         receiver: &mut receiver,
         screen: &mut *screen,
         dump: dump.as_mut(),
         hex: args.hex,
-        quiet: json,
+        live: Live::start(started, json, args.stats_interval, progress),
         count: args.count,
         taken: Taken::default(),
     };
     let deadline = args.time.and_then(|time| started.checked_add(time));
-    let ended = session.receive(deadline, &interrupt)?;
+    let ended = session.receive(deadline, &interrupt);
+    session.live.end();
+    let ended = ended?;
     let taken = session.taken;
     let nanoseconds = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     if let Some(dump) = &mut dump {
@@ -112,7 +143,17 @@ pub(crate) fn run(
         _ => Vec::new(),
     };
     receiver.close()?;
-    let exit = exit(ended, args, taken.packets);
+    let incomplete = monitor.as_ref().and_then(|one| one.outcome().err());
+    let exit = match (exit(ended, args, taken.packets), &incomplete) {
+        (Exit::Ok, Some(error)) => Exit::of(error),
+        (exit, _) => exit,
+    };
+    let recording = args
+        .pcap
+        .as_deref()
+        .zip(monitor)
+        .map(|(path, monitor)| recording(path, &monitor, incomplete.as_ref()));
+    let numbered = taken.streams.report();
     if json {
         let body = Body {
             spec,
@@ -124,78 +165,20 @@ pub(crate) fn run(
             statistics,
             events: taken.events,
             hints,
+            numbered,
+            recording,
         };
         report::document(screen, "recv", exit, body)?;
     } else {
         print_summary(screen, ended, nanoseconds, &taken, &statistics)?;
+        if !taken.streams.is_empty() {
+            streams::print(screen, &numbered)?;
+        }
+        print_recording(screen, recording.as_ref(), incomplete.as_ref())?;
         print_hints(screen, &hints)?;
         screen.flush()?;
     }
     Ok(exit)
-}
-
-/// The configuration: the file's, and over it what the command line says.
-fn spec(args: &RecvArgs) -> Result<ReceiverSpec, Error> {
-    let mut spec = match &args.config {
-        Some(path) => read_spec(path)?,
-        None => ReceiverSpec::default(),
-    };
-    let receive = &mut spec.receive;
-    if args.provider.is_some() {
-        spec.provider.clone_from(&args.provider);
-    }
-    if !args.groups.is_empty() {
-        receive.groups.clone_from(&args.groups);
-    }
-    if args.unicast.is_some() {
-        receive.unicast = args.unicast;
-    }
-    if args.interface.is_some() {
-        receive.interface.clone_from(&args.interface);
-    }
-    if args.device.is_some() {
-        receive.device.clone_from(&args.device);
-    }
-    receive.vlan = args.vlan.or(receive.vlan);
-    receive.ring = args.ring.unwrap_or(receive.ring);
-    receive.batch = args.batch.unwrap_or(receive.batch);
-    receive.buffer_bytes = args.buffer_bytes.unwrap_or(receive.buffer_bytes);
-    receive.mtu = args.mtu.unwrap_or(receive.mtu);
-    receive.wait = args.wait.map_or(receive.wait, Into::into);
-    receive.timestamps = args.timestamps.map_or(receive.timestamps, Into::into);
-    for (name, value) in &args.options {
-        receive.options.set(name, value.clone());
-    }
-    Ok(spec)
-}
-
-fn read_spec(path: &Path) -> Result<ReceiverSpec, Error> {
-    let text = fs::read_to_string(path).map_err(|error| {
-        Error::new(ErrorKind::Syntax, "read configuration")
-            .with_object(path.display().to_string())
-            .with_detail(error.to_string())
-            .with_source(error)
-    })?;
-    let json = path
-        .extension()
-        .is_some_and(|extension| extension == "json");
-    let read = if json {
-        ReceiverSpec::from_json
-    } else {
-        ReceiverSpec::from_toml
-    };
-    read(&text).map_err(|error| error.with_object(path.display().to_string()))
-}
-
-/// On a command line, the missing name is a missing flag.
-fn name_the_flag(error: Error) -> Error {
-    match error.refusal() {
-        Some(refusal) if refusal.cause == RefusalCause::Implicit => {
-            let remedy = format!("{} (--provider NAME)", refusal.remedy);
-            error.with_remedy(remedy)
-        }
-        _ => error,
-    }
 }
 
 /// An endless run that a signal ends has ended as it was meant to.
@@ -215,7 +198,7 @@ struct Session<'a> {
     screen: &'a mut Screen,
     dump: Option<&'a mut Dump>,
     hex: Option<usize>,
-    quiet: bool,
+    live: Live,
     /// How many packets are wanted.
     count: Option<u64>,
     taken: Taken,
@@ -226,7 +209,8 @@ struct Session<'a> {
 struct Taken {
     packets: u64,
     bytes: u64,
-    events: Vec<Event>,
+    events: Vec<Happened>,
+    streams: Streams,
 }
 
 impl Session<'_> {
@@ -236,24 +220,21 @@ impl Session<'_> {
         interrupt: &Interrupt,
     ) -> Result<Ended, Failure> {
         loop {
-            let left = self.count.map(|count| count - self.taken.packets);
-            if left == Some(0) {
+            if self.count == Some(self.taken.packets) {
                 return Ok(Ended::Count);
             }
             if interrupt.asked() {
                 return Ok(Ended::Signal);
             }
             let now = Instant::now();
+            while let Some(event) = self.receiver.take_event() {
+                let happened = self.live.event(self.screen, event)?;
+                self.taken.events.push(happened);
+            }
+            self.live
+                .tick(now, self.screen, &self.taken, self.receiver)?;
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(Ended::Time);
-            }
-            while let Some(event) = self.receiver.take_event() {
-                if !self.quiet {
-                    let text = event_text(&event);
-                    self.screen.field_as(Look::Warning, "event", text)?;
-                    self.screen.flush()?;
-                }
-                self.taken.events.push(event);
             }
             let batch = self.receiver.poll()?;
             if batch.is_empty() {
@@ -262,17 +243,19 @@ impl Session<'_> {
                     dump.flush()?;
                 }
                 let until = deadline.map_or(SLICE, |deadline| deadline - now);
+                let until = until.min(self.live.left(now).unwrap_or(SLICE));
                 // Ready or not, the next poll tells.
                 let _ = self.receiver.wait(Some(until.min(SLICE)))?;
                 continue;
             }
-            let most = left.and_then(|left| usize::try_from(left).ok());
-            let batch = batch.truncate(most.unwrap_or(usize::MAX));
             self.taken.packets += batch.len() as u64;
             self.taken.bytes += batch
                 .iter()
                 .map(|packet| packet.payload().len() as u64)
                 .sum::<u64>();
+            for packet in batch {
+                self.taken.streams.packet(&packet);
+            }
             show(self.screen, self.hex, self.dump.as_deref_mut(), batch)?;
         }
     }
@@ -379,6 +362,37 @@ fn print_summary(
     )
 }
 
+/// What the file has, now that it is closed.
+fn recording(path: &Path, monitor: &Monitor, incomplete: Option<&Error>) -> Recording {
+    Recording {
+        file: path.display().to_string(),
+        packets: monitor.recorded(),
+        bytes: monitor.bytes(),
+        error: incomplete.map(ErrorReport::from),
+    }
+}
+
+fn print_recording(
+    screen: &mut Screen,
+    recording: Option<&Recording>,
+    incomplete: Option<&Error>,
+) -> io::Result<()> {
+    let Some(recording) = recording else {
+        return Ok(());
+    };
+    let text = format!(
+        "{} packets, {} bytes in {}",
+        grouped(recording.packets),
+        grouped(recording.bytes),
+        recording.file
+    );
+    screen.field("recorded", text)?;
+    match incomplete {
+        Some(error) => screen.field_as(Look::Bad, "  not all", error),
+        None => Ok(()),
+    }
+}
+
 fn print_hints(screen: &mut Screen, hints: &[Hint]) -> io::Result<()> {
     if hints.is_empty() {
         return Ok(());
@@ -391,16 +405,4 @@ fn print_hints(screen: &mut Screen, hints: &[Hint]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn event_text(event: &Event) -> String {
-    match event {
-        Event::LinkDown { interface } => format!("{interface}: link down"),
-        Event::LinkUp { interface } => format!("{interface}: link up"),
-        Event::InterfaceRemoved { interface } => format!("{interface}: interface removed"),
-        Event::Rejoined { group, interface } => format!("{interface}: joined {group} again"),
-        Event::DeviceFatal { device } => format!("{device}: the device failed"),
-        Event::Other { text } => text.clone(),
-        other => format!("{other:?}"),
-    }
 }
