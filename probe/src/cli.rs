@@ -17,7 +17,7 @@ use lockgate::receive::{Group, TimestampMode, WaitMode};
 use crate::exit;
 use crate::verdict::Code;
 
-pub(crate) use send::{PaceArgs, ReplayArgs, SendArgs, TargetArgs};
+pub(crate) use send::{LatencyArgs, PaceArgs, ReplayArgs, SendArgs, TargetArgs};
 pub(crate) use values::{Rate, Speed};
 use values::{duration, group, option};
 
@@ -67,6 +67,8 @@ pub(crate) enum Command {
     /// What `check` starts itself with: loads a library and tells each step.
     #[command(name = "__loader", hide = true)]
     Loader,
+    /// Measure one-way times of a numbered stream on one clock.
+    Latency(Box<LatencyArgs>),
     /// List every provider: registered, known but not built in, rejected.
     Providers(ProvidersArgs),
     /// Receive packets with a provider that you name.
@@ -85,6 +87,7 @@ impl Command {
         match self {
             Self::Check(_) => "check",
             Self::Loader => "__loader",
+            Self::Latency(_) => "latency",
             Self::Providers(_) => "providers",
             Self::Recv(_) => "recv",
             Self::Replay(_) => "replay",

@@ -51,6 +51,7 @@ fn run(cli: &Cli) -> Exit {
         None => command::report::run(&mut screen, json),
         Some(Command::Check(args)) => check::run(args, &mut screen, json),
         Some(Command::Loader) => check::child::serve().map_err(Failure::from),
+        Some(Command::Latency(args)) => command::latency::run(args, &mut screen, json),
         Some(Command::Providers(args)) => command::providers::run(args, &mut screen, json),
         Some(Command::Recv(args)) => command::recv::run(args, &mut screen, cli.output),
         Some(Command::Replay(args)) => command::replay::run(args, &mut screen, json),

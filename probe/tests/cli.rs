@@ -458,3 +458,54 @@ fn help_and_version_are_answers_and_the_help_has_the_codes() {
         concat!("probe ", env!("CARGO_PKG_VERSION"))
     );
 }
+
+#[test]
+fn a_recording_has_what_was_counted_and_no_more() {
+    let file = Temporary::new("recording", "");
+    let run = probe(&format!(
+        "{GENERATED} --count 70 --pcap {} --json",
+        file.path()
+    ));
+    let recording = run.document("ok")["recording"].clone();
+    assert_eq!(recording["packets"], 70);
+    assert!(recording["error"].is_null());
+    let length = fs::metadata(&file.0).unwrap().len();
+    assert_eq!(recording["bytes"], length);
+    let reader = lockgate_providers::capture::Reader::open(&file.0).unwrap();
+    let packets: Vec<_> = reader.packets().map(Result::unwrap).collect();
+    assert_eq!(packets.len(), 70);
+    for (number, packet) in packets.iter().enumerate() {
+        assert_eq!(stream::verify(5, &packet.bytes[28..]), Some(number as u64));
+    }
+}
+
+#[test]
+fn a_recording_that_can_not_be_written_is_told_and_the_packets_come_all_the_same() {
+    let run = probe(&format!("{GENERATED} --count 100 --pcap /dev/full --json"));
+    assert_ne!(run.code, 0);
+    let text = &run.stdout;
+    assert!(text.contains("ENOSPC"), "{text}{}", run.stderr);
+    let run = probe(&format!("{GENERATED} --count 1 --pcap /no-such-folder/x"));
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("/no-such-folder/x"), "{}", run.stderr);
+}
+
+#[test]
+fn figures_are_told_every_so_often_as_text_and_as_lines_of_json() {
+    let arguments = format!("{GENERATED} --for 350ms --stats-interval 100ms");
+    let run = probe(&arguments);
+    let told = run
+        .stdout
+        .lines()
+        .filter(|line| line.contains(" Mbit/s, 0 lost"));
+    assert!((1..=3).contains(&told.count()), "{}", run.stdout);
+
+    let run = probe(&format!("{arguments} --json"));
+    assert_eq!(run.document("ok")["packets"], 100);
+    let mut packets = 0;
+    for line in run.stderr.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        packets += line["interval"]["packets"].as_u64().unwrap();
+    }
+    assert_eq!(packets, 100, "{}", run.stderr);
+}

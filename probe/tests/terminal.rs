@@ -100,3 +100,22 @@ fn text_uses_the_width_and_never_more() {
     // A wide terminal is used, but not in lines that nobody can read.
     assert!((81..=120).contains(&widest(200)), "{}", widest(200));
 }
+
+#[test]
+fn a_terminal_shows_progress_while_it_runs_and_a_pipe_does_not() {
+    const GENERATED: &str = r#"recv --provider loopback --group 239.7.7.7:47000 --option generate={"count":100,"size":64} --for 600ms"#;
+    for columns in [80, 200] {
+        let text = on_terminal(columns, GENERATED, &[]);
+        let before = text.split("Summary").next().unwrap();
+        assert!(before.contains("100 packets in 0."), "{text:?}");
+        // It is wiped away before the summary.
+        assert!(before.contains("\x1b[2K"), "{text:?}");
+    }
+    for quiet in [
+        on_terminal(80, &format!("{GENERATED} --json"), &[]),
+        on_terminal(80, GENERATED, &[("TERM", "dumb")]),
+    ] {
+        assert!(!quiet.contains("packets in 0.1 s"), "{quiet:?}");
+        assert!(!quiet.contains('\x1b'), "{quiet:?}");
+    }
+}

@@ -1,4 +1,4 @@
-//! The arguments of the commands that send: `send` and `replay`.
+//! The arguments of the commands that send: `send`, `replay`, `latency`.
 //!
 //! Does not do: judging whether an address can be sent to. The kernel says that, and the error names its remedy.
 
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::ReceiveArgs;
 use super::values::{self, Rate, Speed, duration};
 use crate::stream;
 
@@ -38,9 +39,10 @@ pub(crate) struct PaceArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 256,
         value_parser = clap::value_parser!(u32).range(stream::HEADER as i64..=stream::LONGEST as i64))]
     pub(crate) size: u32,
-    /// How many packets the token bucket holds: so many leave at once, in one call, after a pause or a delay.
-    #[arg(long, value_name = "PACKETS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) burst: u32,
+    /// How many packets the token bucket holds: so many may leave at once after a delay. Without it 16; latency takes 4096, so that no
+    /// packet is left out.
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) burst: Option<u32>,
 }
 
 /// Arguments of `send`.
@@ -75,4 +77,28 @@ pub(crate) struct ReplayArgs {
     /// End after this many packets.
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
+}
+
+/// Arguments of `latency`.
+#[derive(Debug, Args)]
+pub(crate) struct LatencyArgs {
+    #[command(flatten)]
+    pub(crate) receive: ReceiveArgs,
+    #[command(flatten)]
+    pub(crate) pace: PaceArgs,
+    /// Send nothing: measure the stream of a probe send that runs on this host, or on one whose clock agrees.
+    #[arg(long, conflicts_with_all = ["rate", "size", "burst"])]
+    pub(crate) listen: bool,
+    /// End after this many packets.
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// End after this time: 500ms, 10s, 2m, 1h. Without --count and this, after 10s.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
+    /// Write the histogram of each second as an HDR log.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hdr: Option<PathBuf>,
+    /// Draw the percentiles.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
 }

@@ -22,6 +22,9 @@ use crate::selftest::random;
 use crate::spread::Spread;
 use crate::transmit::{self, Flow, Plan, Sent};
 
+/// What the bucket holds if nobody says.
+const BURST: u32 = 16;
+
 /// What ended the sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -129,7 +132,7 @@ pub(super) fn plan(pace: &PaceArgs, count: Option<u64>, time: Option<std::time::
         stream: random(),
         rate: pace.rate,
         size: pace.size as usize,
-        burst: pace.burst.into(),
+        burst: pace.burst.unwrap_or(BURST).into(),
         count,
         time,
     }
@@ -180,7 +183,8 @@ pub(super) fn print_stream(screen: &mut Screen, pace: &PaceArgs, stream: u64) ->
         grouped(pace.size.into())
     );
     screen.field("stream", text)?;
-    screen.field("rate", format!("{rate}, bursts of at most {}", pace.burst))
+    let burst = grouped(pace.burst.unwrap_or(BURST).into());
+    screen.field("rate", format!("{rate}, bursts of at most {burst}"))
 }
 
 /// What was sent, and how well the pace was kept.
