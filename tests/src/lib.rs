@@ -4,7 +4,9 @@ pub mod bpf;
 pub mod frames;
 pub mod netns;
 pub mod probe;
+pub mod programs;
 pub mod tools;
+pub mod turned;
 
 /// The examples of the front page are compiled and run.
 #[cfg(doctest)]

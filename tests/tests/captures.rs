@@ -25,6 +25,7 @@ use lockgate_providers::capture::{CaptureFault, Datagram, LinkType, OwnedPacket,
 use lockgate_providers::loopback::{NAME, Network};
 use lockgate_providers::record::Record;
 use lockgate_tests::tools::{Skip, require_tool};
+use lockgate_tests::turned::{turned_pcap, turned_pcapng};
 
 /// A folder of one test, removed at its end.
 struct Folder(PathBuf);
@@ -202,66 +203,6 @@ fn ours(file: &Path) -> Vec<(u64, u32, Vec<u8>)> {
         .into_iter()
         .map(|one| (one.nanos.unwrap(), one.wire_len, one.bytes))
         .collect()
-}
-
-/// Turns the numbers of a little-endian pcap file around.
-fn turned_pcap(file: &[u8]) -> Vec<u8> {
-    let mut file = file.to_vec();
-    let numbers = |file: &mut [u8]| file.chunks_exact_mut(4).for_each(<[u8]>::reverse);
-    numbers(&mut file[..4]);
-    file[4..6].reverse();
-    file[6..8].reverse();
-    numbers(&mut file[8..24]);
-    let mut at = 24;
-    while at < file.len() {
-        let len = u32::from_le_bytes(file[at + 8..at + 12].try_into().unwrap());
-        numbers(&mut file[at..at + 16]);
-        at += 16 + len as usize;
-    }
-    file
-}
-
-/// Turns the numbers of a little-endian pcapng file around: section, interfaces and packets; other blocks are left out.
-fn turned_pcapng(file: &[u8]) -> Vec<u8> {
-    let number = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
-    let mut turned = Vec::new();
-    let mut at = 0;
-    while at < file.len() {
-        let len = number(at + 4) as usize;
-        let mut block = file[at..at + len].to_vec();
-        let (shorts, longs, options) = match number(at) {
-            // Version; the length of the section is all ones either way.
-            0x0a0d_0d0a => (12..16, 8..12, 24),
-            1 => (8..12, 12..16, 16),
-            6 => {
-                let captured = number(at + 20) as usize;
-                (0..0, 8..28, 28 + captured.next_multiple_of(4))
-            }
-            _ => {
-                at += len;
-                continue;
-            }
-        };
-        block[..8].chunks_exact_mut(4).for_each(<[u8]>::reverse);
-        block[shorts].chunks_exact_mut(2).for_each(<[u8]>::reverse);
-        block[longs].chunks_exact_mut(4).for_each(<[u8]>::reverse);
-        block[len - 4..].reverse();
-        let mut option = options;
-        while option < len - 4 {
-            let (code, size) = (
-                u16::from_le_bytes([block[option], block[option + 1]]),
-                u16::from_le_bytes([block[option + 2], block[option + 3]]),
-            );
-            // Texts and the unit of time have no byte order, and others are not written by these programs here.
-            assert!(matches!(code, 0..=4 | 9 | 11 | 12), "option {code}");
-            block[option..option + 2].reverse();
-            block[option + 2..option + 4].reverse();
-            option += 4 + usize::from(size).next_multiple_of(4);
-        }
-        turned.extend(block);
-        at += len;
-    }
-    turned
 }
 
 /// What the whole packets carry, without the probes.
