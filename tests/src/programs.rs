@@ -115,6 +115,15 @@ impl Running {
         assert!(sent.success(), "{}", self.log);
     }
 
+    /// Reads on until it ends by itself.
+    ///
+    /// # Panics
+    /// If its output can't be read.
+    pub fn read_to_end(&mut self) {
+        self.output.read_to_string(&mut self.log).unwrap();
+        let _ = self.child.wait();
+    }
+
     /// Ends it as Ctrl-C does, and gives its exit code and everything that it printed.
     ///
     /// # Panics
