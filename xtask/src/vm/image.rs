@@ -13,13 +13,15 @@ use super::cpio::Archive;
 use super::{Failure, packages};
 
 /// The modules that the guest loads, besides those they depend on.
-const MODULES: [&str; 10] = [
+const MODULES: [&str; 11] = [
     "virtio_mmio",
     "virtio_console",
     "9pnet_virtio",
     "9p",
     "overlay",
     "veth",
+    // VLAN interfaces, which not every host's kernel has.
+    "8021q",
     // rxe computes its checksums through this one and doesn't name it as a dependency.
     "crc32_generic",
     "ib_uverbs",

@@ -1,7 +1,8 @@
-//! The test suites that need RDMA devices: built on the host, run one after another in one boot of the guest.
+//! The test suites that need what the guest has and a host may lack, RDMA devices or VLAN interfaces: built on the host, run one
+//! after another in one boot of the guest.
 //!
 //! Promises: each test binary of the list runs, also after another one failed; the end says which failed. Does not do:
-//! suites that need no device, which `cargo test` runs.
+//! suites that run anywhere, which `cargo test` runs.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -11,18 +12,31 @@ use serde_json::Value;
 
 use super::Failure;
 
-/// Test targets that are selected by a feature of their package because they need the guest's devices.
+/// Test targets that need the guest.
 struct Suite {
     package: &'static str,
+    /// The features that select them, if `cargo test` on a host must not.
     features: &'static str,
     targets: &'static [&'static str],
+    /// Only tests whose names have this in them; all if it is empty.
+    only: &'static str,
 }
 
-const SUITES: &[Suite] = &[Suite {
-    package: "lockgate-verbs-shim",
-    features: "__rxe",
-    targets: &["rxe", "rxe_port"],
-}];
+const SUITES: &[Suite] = &[
+    Suite {
+        package: "lockgate-verbs-shim",
+        features: "__rxe",
+        targets: &["rxe", "rxe_port"],
+        only: "",
+    },
+    // On a host whose kernel has no 8021q these skip.
+    Suite {
+        package: "lockgate-tests",
+        features: "",
+        targets: &["udp_netns", "recv_pcap"],
+        only: "vlan",
+    },
+];
 
 /// Runs every binary that stands in its positional parameters up to `--`, with the words after it as arguments.
 ///
@@ -30,17 +44,18 @@ const SUITES: &[Suite] = &[Suite {
 const SCRIPT: &str = r#"
 failed=
 while [ "$1" != -- ]; do
-    name=$1 folder=$2 binary=$3
-    shift 3
+    name=$1 folder=$2 binary=$3 only=$4
+    shift 4
     binaries="$binaries$name
 $folder
 $binary
+$only
 "
 done
 shift
-while IFS= read -r name && IFS= read -r folder && IFS= read -r binary; do
+while IFS= read -r name && IFS= read -r folder && IFS= read -r binary && IFS= read -r only; do
     printf '     Running %s (%s)\n' "$name" "$binary"
-    (cd "$folder" && exec "$binary" "$@" </dev/null) || failed="$failed $name"
+    (cd "$folder" && exec "$binary" ${only:+"$only"} "$@" </dev/null) || failed="$failed $name"
 done <<LIST
 $binaries
 LIST
@@ -52,16 +67,24 @@ struct Binary {
     name: String,
     folder: PathBuf,
     path: PathBuf,
+    only: &'static str,
 }
 
 /// Builds the suites and gives the command that runs them all in the guest, each with `arguments`.
 pub(super) fn command(arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
-    let mut words: Vec<OsString> = ["/bin/sh", "-c", SCRIPT, "suite"].map(Into::into).into();
+    // The guest has no Cargo: tests that run `probe` find it built.
+    cargo(&["build", "--quiet", "-p", "lockgate-probe"])?;
+    let mut words: Vec<OsString> = ["/usr/bin/env", "LOCKGATE_PROBE_BUILT=1"]
+        .into_iter()
+        .chain(["/bin/sh", "-c", SCRIPT, "suite"])
+        .map(Into::into)
+        .collect();
     for suite in SUITES {
         for binary in build(suite)? {
             words.push(binary.name.into());
             words.push(binary.folder.into());
             words.push(binary.path.into());
+            words.push(binary.only.into());
         }
     }
     words.push("--".into());
@@ -70,31 +93,22 @@ pub(super) fn command(arguments: &[OsString]) -> Result<Vec<OsString>, Failure> 
 }
 
 fn build(suite: &Suite) -> Result<Vec<Binary>, Failure> {
-    let cargo = std::env::var_os("CARGO");
-    let mut command = Command::new(cargo.as_deref().unwrap_or(OsStr::new("cargo")));
-    command.args([
+    let mut arguments = vec![
         "test",
         "--no-run",
         "--quiet",
         "--message-format=json-render-diagnostics",
-    ]);
-    command.args(["-p", suite.package, "--features", suite.features]);
+        "-p",
+        suite.package,
+    ];
+    if !suite.features.is_empty() {
+        arguments.extend(["--features", suite.features]);
+    }
     for target in suite.targets {
-        command.args(["--test", target]);
+        arguments.extend(["--test", target]);
     }
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| Failure::new("suite", format!("cargo doesn't run: {error}")))?;
-    if !output.status.success() {
-        return Err(Failure::new(
-            "suite",
-            format!("the tests of {} don't build", suite.package),
-        ));
-    }
+    let output = cargo(&arguments)?;
     let mut binaries: Vec<Binary> = output
-        .stdout
         .split(|byte| *byte == b'\n')
         .filter_map(|line| serde_json::from_slice(line).ok())
         .filter_map(|message| binary(suite, &message))
@@ -121,6 +135,22 @@ fn build(suite: &Suite) -> Result<Vec<Binary>, Failure> {
     ))
 }
 
+/// Runs Cargo and gives what it printed; what it complains of goes to the terminal.
+fn cargo(arguments: &[&str]) -> Result<Vec<u8>, Failure> {
+    let program = std::env::var_os("CARGO");
+    let output = Command::new(program.as_deref().unwrap_or(OsStr::new("cargo")))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Failure::new("suite", format!("cargo doesn't run: {error}")))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let words = arguments.join(" ");
+    Err(Failure::new("suite", format!("cargo {words} failed")))
+}
+
 /// Reads one of Cargo's messages: the artifact of a listed test target, or something else.
 fn binary(suite: &Suite, message: &Value) -> Option<Binary> {
     let target = &message["target"];
@@ -135,6 +165,7 @@ fn binary(suite: &Suite, message: &Value) -> Option<Binary> {
             .parent()?
             .to_owned(),
         path: message["executable"].as_str()?.into(),
+        only: suite.only,
     })
 }
 
@@ -150,6 +181,7 @@ mod tests {
             package: "p",
             features: "f",
             targets: &["t"],
+            only: "",
         };
         let message = |kind: &str, name: &str, executable: Value| {
             json!({
@@ -186,12 +218,15 @@ mod tests {
             "a",
             "/",
             "/bin/false",
+            "",
             "b c",
             "/usr",
             "/bin/pwd",
+            "",
             "d",
             "/",
             "/bin/echo",
+            "name",
             "--",
             "-P",
             "x",
@@ -203,12 +238,15 @@ mod tests {
             "     Running b c (/bin/pwd)",
             "/usr",
             "     Running d (/bin/echo)",
-            "-P x",
+            "name -P x",
         ];
         assert_eq!(out.lines().collect::<Vec<_>>(), expected);
         let err = String::from_utf8(output.stderr).unwrap();
         assert!(err.ends_with("failed: a\n"), "{err}");
 
-        assert_eq!(run(&["a", "/", "/bin/true", "--"]).status.code(), Some(0));
+        assert_eq!(
+            run(&["a", "/", "/bin/true", "", "--"]).status.code(),
+            Some(0)
+        );
     }
 }
