@@ -6,6 +6,7 @@
 //! error, because a rule that is passed over protects nobody.
 //! Does not do: advisories, for which a database would have to be fetched.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
@@ -99,12 +100,21 @@ pub(crate) fn check(context: &Context) -> Result<Vec<String>> {
     let mut packages: BTreeMap<String, Package> = BTreeMap::new();
     for target in &rules.graph.targets {
         let metadata = Metadata::of_tree(context, target)?;
-        packages.extend(
-            metadata
-                .resolved()
-                .into_iter()
-                .map(|package| (package.id.clone(), package.clone())),
-        );
+        for package in metadata.resolved() {
+            let mut kept = package.clone();
+            // Of other crates only what is there counts; of our own, all that is declared.
+            if package.source.is_some() {
+                kept.dependencies
+                    .retain(|dependency| metadata.uses(package, &dependency.name));
+            }
+            // A tree for another target may have more beneath it.
+            match packages.entry(package.id.clone()) {
+                Entry::Vacant(place) => drop(place.insert(kept)),
+                Entry::Occupied(mut place) => {
+                    place.get_mut().dependencies.extend(kept.dependencies)
+                }
+            }
+        }
     }
     Ok(faults(&rules, &packages.values().collect::<Vec<_>>()))
 }

@@ -138,6 +138,22 @@ impl Metadata {
             .collect())
     }
 
+    /// Whether a package of the resolved tree really has a crate of this name beneath it: an optional dependency that nothing
+    /// turns on is declared, and not there.
+    pub(crate) fn uses(&self, package: &Package, name: &str) -> bool {
+        let nodes = self.resolve.iter().flat_map(|resolve| &resolve.nodes);
+        let edges: BTreeSet<&str> = nodes
+            .filter(|node| node.id == package.id)
+            .flat_map(|node| &node.dependencies)
+            .map(String::as_str)
+            .collect();
+        let mut used = self
+            .packages
+            .iter()
+            .filter(|one| edges.contains(one.id.as_str()));
+        used.any(|one| one.name == name)
+    }
+
     /// The packages of the resolved tree.
     pub(crate) fn resolved(&self) -> Vec<&Package> {
         let ids: BTreeSet<&str> = self
@@ -174,5 +190,30 @@ impl Package {
             features: BTreeMap::new(),
             targets: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dependency_that_nothing_turns_on_is_declared_and_not_used() {
+        let (user, used, declared) = (
+            Package::sample("a", "1.0.0"),
+            Package::sample("b", "1.0.0"),
+            Package::sample("c", "1.0.0"),
+        );
+        let node = Node {
+            id: user.id.clone(),
+            dependencies: vec![used.id.clone()],
+        };
+        let metadata = Metadata {
+            packages: vec![user.clone(), used, declared],
+            workspace_members: Vec::new(),
+            resolve: Some(Resolve { nodes: vec![node] }),
+        };
+        assert!(metadata.uses(&user, "b"));
+        assert!(!metadata.uses(&user, "c"));
     }
 }
