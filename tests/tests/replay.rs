@@ -25,6 +25,8 @@ use serde_json::Value;
 /// How long anything may take on a busy machine. Nothing waits for it unless it fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PROBE: &[u8] = b"is anybody there";
+/// How long a packet may take from the sender's look at the clock to the capture, on a machine that does other things as well.
+const PASSING_MS: f64 = 100.0;
 const FROM: &str = "10.77.0.2";
 
 fn equipment() -> Option<(Cable, Folder, PathBuf)> {
@@ -276,7 +278,7 @@ fn a_capture_keeps_its_gaps_or_a_factor_of_them() {
         .collect();
     assert_eq!(times[1] - times[0], 300_000_000);
 
-    for (speed, least, port) in [
+    for (speed, planned, port) in [
         ("original", 300, 47_300),
         ("2", 150, 47_301),
         ("0.5", 600, 47_302),
@@ -299,8 +301,14 @@ fn a_capture_keeps_its_gaps_or_a_factor_of_them() {
         assert!(before > 0);
         let _ = running.interrupt();
         let times = of_replay();
-        let gap = (times[1] - times[0]) / 1_000_000;
-        assert!((least..least + 200).contains(&gap), "{speed}: {gap} ms");
+        let gap = (times[1] - times[0]) as f64 / 1e6;
+        // Each of the two may have been late, by no more than it says itself, and a little between that and the capture.
+        let late = document["late"]["max"].as_f64().unwrap() / 1e6 + PASSING_MS;
+        let off = (gap - f64::from(planned)).abs();
+        assert!(
+            off <= late,
+            "{speed}: {gap} ms, {off} ms off, {late} ms late"
+        );
     }
 }
 
