@@ -72,6 +72,13 @@ pub fn factory() -> Arc<dyn Factory> {
     })
 }
 
+/// Reads a ring of these contents, for the fuzzer.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub fn fuzz_ring(input: &[u8]) {
+    ring::hostile::check(input);
+}
+
 struct Packet {
     description: Description,
 }

@@ -70,6 +70,13 @@ pub fn factory() -> Arc<dyn Factory> {
     })
 }
 
+/// Reads rings of these contents and indices, for the fuzzer.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub fn fuzz_ring(input: &[u8]) {
+    ring::hostile::check(input);
+}
+
 struct Xdp {
     description: Description,
 }

@@ -149,4 +149,21 @@ mod tests {
             check(&bytes);
         }
     }
+
+    /// What a fuzzer once found interesting. The corpus is not part of the crate's package: a copy without it has nothing to replay.
+    #[test]
+    fn the_fuzzers_corpus_holds() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/xdp-ring");
+        let Ok(files) = std::fs::read_dir(folder) else {
+            return;
+        };
+        let mut count = 0;
+        for file in files {
+            let path = file.unwrap().path();
+            println!("{}", path.display());
+            check(&std::fs::read(path).unwrap());
+            count += 1;
+        }
+        assert!(count >= 30, "{count} files in {folder}");
+    }
 }

@@ -1,0 +1,6 @@
+//! libFuzzer's entry to what the reader of xdp rings must survive. The checks stand beside the reader; ordinary tests run them over
+//! random contents.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| lockgate_providers::xdp::fuzz_ring(input));
