@@ -195,8 +195,33 @@ impl<'a> View<'a> {
         // - `N` bytes from there lie inside, as checked above, and are initialised: the kernel and `mmap` hand out zeroed
         //   pages;
         // - an array of bytes needs no alignment;
-        // - volatile: the kernel may have written them, and they are read this once.
-        Some(unsafe { pointer.cast::<[u8; N]>().as_ptr().read_volatile() })
+        // - the kernel has handed the bytes over, by a status or an index that the caller has acquired, and writes them no more.
+        Some(unsafe { pointer.cast::<[u8; N]>().as_ptr().read() })
+    }
+
+    /// Has the processor fetch `lines` lines of its cache from an offset on, which will be read soon. Changes nothing else.
+    #[inline]
+    pub(crate) fn fetch(&self, at: usize, lines: usize) {
+        const LINE: usize = 64;
+        #[cfg(target_arch = "x86_64")]
+        for line in 0..lines {
+            let at = at.saturating_add(line * LINE);
+            if at >= self.len {
+                return;
+            }
+            // SAFETY:
+            // - `at` is below `len`, so that the result stays inside the memory that `base` points to.
+            let pointer = unsafe { self.base.add(at) };
+            // SAFETY:
+            // - every x86-64 processor has the instruction, and it neither faults nor changes memory, whatever the address.
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                    pointer.as_ptr().cast(),
+                );
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (at, lines, LINE);
     }
 
     /// Writes a long word at an offset that the kernel reads only after a later [`publish`](Self::publish). Answers whether it lies
