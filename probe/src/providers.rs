@@ -9,7 +9,7 @@ use lockgate::fault::Plan;
 use lockgate::registry::{RegisterError, Registry};
 use lockgate::{Error, ErrorKind, Result};
 use lockgate_accel::AcceleratorProvider;
-use lockgate_providers::{loopback, udp};
+use lockgate_providers::{loopback, packet, udp, xdp};
 
 /// Every provider of this build.
 pub(crate) struct Providers {
@@ -27,7 +27,9 @@ impl Providers {
         registry
             .register(network.factory())
             .map_err(own_name_taken)?;
-        registry.register(udp::factory()).map_err(own_name_taken)?;
+        for factory in [packet::factory(), udp::factory(), xdp::factory()] {
+            registry.register(factory).map_err(own_name_taken)?;
+        }
         AcceleratorProvider::register_into(&mut registry).map_err(own_name_taken)?;
         Ok(Self { registry, network })
     }

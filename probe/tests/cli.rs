@@ -59,8 +59,10 @@ fn without_a_provider_nothing_is_opened_and_every_candidate_is_listed() {
         "refused, no provider was named",
         "ibverbs known but not built in",
         "loopback registered",
+        "packet registered",
         "udp registered",
-        "remedy name one of these: loopback, udp (--provider NAME)",
+        "xdp registered",
+        "remedy name one of these: loopback, packet, udp, xdp (--provider NAME)",
     ] {
         assert!(
             words(&run.stderr).contains(part),
@@ -74,7 +76,7 @@ fn without_a_provider_nothing_is_opened_and_every_candidate_is_listed() {
         .as_array()
         .unwrap();
     let names: Vec<_> = candidates.iter().map(|one| &one["name"]).collect();
-    assert_eq!(names, ["ibverbs", "loopback", "udp"]);
+    assert_eq!(names, ["ibverbs", "loopback", "packet", "udp", "xdp"]);
 }
 
 #[test]
