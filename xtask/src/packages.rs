@@ -34,6 +34,11 @@ const PACKAGES: &[Package] = &[
         why: "headers for those loops",
     },
     Package {
+        name: "libpcap-dev",
+        group: "bench",
+        why: "what packet and xdp are compared with beside those loops",
+    },
+    Package {
         name: "valgrind",
         group: "callgrind",
         why: "counts instructions per packet",
