@@ -213,6 +213,64 @@ fn sources_are_senders_of_the_groups_family() {
 }
 
 #[test]
+fn ipv4_in_the_form_of_ipv6_is_refused_wherever_an_address_stands() {
+    one_fault(
+        |config| {
+            config.groups = vec![group("[ff3e::1]:5000").from_sources([ip("::ffff:10.0.0.1")])];
+        },
+        "groups[0].sources[0]: value ::ffff:10.0.0.1 is an IPv4 address in the form of an IPv6 one; \
+         allowed: the sender's 10.0.0.1",
+    );
+    one_fault(
+        |config| {
+            config.groups.clear();
+            config.unicast = Some("[::ffff:127.0.0.1]:5000".parse().unwrap());
+        },
+        "unicast: value ::ffff:127.0.0.1 is an IPv4 address in the form of an IPv6 one; allowed: 127.0.0.1",
+    );
+    one_fault(
+        |config| config.groups = vec![group("[::ffff:239.1.1.1]:5000")],
+        "groups[0].address: value ::ffff:239.1.1.1 is not a multicast address; \
+         allowed: 224.0.0.0/4 or ff00::/8; a unicast address goes into unicast",
+    );
+}
+
+#[test]
+fn a_group_with_a_scope_is_refused_and_not_joined_elsewhere() {
+    for text in ["[ff02::1%1]:5000", "[ff15::7%99]:5000"] {
+        let expected = format!(
+            "group: value {text:?} has a scope; allowed: the address without it, and the interface in interface"
+        );
+        assert_eq!(text.parse::<Group>().unwrap_err().to_string(), expected);
+        let json = serde_json::json!({ "groups": [text] }).to_string();
+        let error = ReceiverConfig::from_json(&json).unwrap_err().to_string();
+        assert!(error.contains("has a scope"), "{error}");
+    }
+    // A scope of zero is none.
+    assert_eq!(group("[ff02::1%0]:5000"), group("[ff02::1]:5000"));
+}
+
+#[test]
+fn a_name_that_stands_twice_is_refused_at_every_depth() {
+    for (json, name) in [
+        (r#"{"batch":1,"batch":2}"#, "batch"),
+        (r#"{"options":{"gro":true,"gro":false}}"#, "gro"),
+        (r#"{"options":{"a":{"b":1,"b":1}}}"#, "b"),
+        (r#"{"options":{"a":[[{"c":1,"x":2,"c":null}]]}}"#, "c"),
+        (r#"{"options":{},"options":{}}"#, "options"),
+    ] {
+        let error = ReceiverConfig::from_json(json).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), &ErrorKind::Syntax, "{json}");
+        assert!(text.contains("duplicate") && text.contains(name), "{text}");
+    }
+    let all = r#"{"a":[1,-2,2.5,"x",null,true,{"b":{}}],"big":18446744073709551615}"#;
+    let config = ReceiverConfig::from_json(&format!(r#"{{"options":{all}}}"#)).unwrap();
+    let same: serde_json::Value = serde_json::from_str(all).unwrap();
+    assert_eq!(serde_json::to_value(&config.options).unwrap(), same);
+}
+
+#[test]
 fn numbers_lie_in_their_ranges() {
     one_fault(
         |config| config.vlan = Some(4095),

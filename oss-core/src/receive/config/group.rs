@@ -47,6 +47,7 @@ impl Group {
 }
 
 impl From<SocketAddr> for Group {
+    /// The scope of an IPv6 address is left out: the interface of the configuration says where a group is joined.
     fn from(address: SocketAddr) -> Self {
         Self::new(address.ip(), address.port())
     }
@@ -60,23 +61,35 @@ impl fmt::Display for Group {
 
 /// A text that is not an address with a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "group: value {text:?} is not an address with a port; allowed: \"239.7.7.7:47000\" or \"[ff15::7]:47000\""
-)]
+#[error("group: value {text:?} {}", wrong(text))]
 pub struct ParseGroupError {
     /// The text.
     pub text: String,
+}
+
+/// A scope is a mistake of its own: the rest of the text is an address with a port.
+fn wrong(text: &str) -> &'static str {
+    match text.parse::<SocketAddr>() {
+        Ok(_) => "has a scope; allowed: the address without it, and the interface in interface",
+        Err(_) => {
+            "is not an address with a port; allowed: \"239.7.7.7:47000\" or \"[ff15::7]:47000\""
+        }
+    }
 }
 
 impl FromStr for Group {
     type Err = ParseGroupError;
 
     fn from_str(text: &str) -> Result<Self, ParseGroupError> {
-        text.parse::<SocketAddr>()
-            .map(Self::from)
-            .map_err(|_| ParseGroupError {
-                text: text.to_owned(),
-            })
+        match text.parse::<SocketAddr>() {
+            // To drop it would join on another interface than the one that is named.
+            Ok(SocketAddr::V6(address)) if address.scope_id() != 0 => Err(()),
+            Ok(address) => Ok(Self::from(address)),
+            Err(_) => Err(()),
+        }
+        .map_err(|()| ParseGroupError {
+            text: text.to_owned(),
+        })
     }
 }
 

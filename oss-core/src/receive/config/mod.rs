@@ -8,6 +8,7 @@ mod fault;
 mod group;
 mod options;
 mod text;
+mod unique;
 mod validate;
 
 use std::net::SocketAddr;

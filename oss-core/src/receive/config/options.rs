@@ -3,15 +3,23 @@
 //! Promises: a factory reads it with [`OptionReader`], which turns every unknown name and every value of another type or out of
 //! its range into a fault, all at once, without a system call.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::fault::ConfigFaults;
+use super::unique;
 
 /// Settings by name, as they stood in the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Options(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Options {
+    /// A table; a name that stands there twice, at any depth, is an error.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        unique::table(deserializer).map(Self)
+    }
+}
 
 impl Options {
     /// Whether there are none.

@@ -4,7 +4,7 @@
 //! address exists. Opening does, and names the step.
 
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::fault::ConfigFaults;
 use super::{ReceiverConfig, TimestampMode, WaitMode};
@@ -24,6 +24,8 @@ const MTU: std::ops::RangeInclusive<u32> = 68..=65_535;
 const LINK_HEADER: u32 = 14 + 2 * 4;
 /// The largest buffer: the largest IP packet with its link header fits many times.
 const BUFFER_MAX: u32 = 1 << 20;
+/// What is wrong with an IPv4-mapped address.
+const MAPPED: &str = "is an IPv4 address in the form of an IPv6 one";
 /// The largest VLAN that is not reserved (IEEE 802.1Q).
 const VLAN_MAX: u16 = 4094;
 
@@ -115,6 +117,8 @@ impl ReceiverConfig {
                 if source.is_ipv4() != group.address.is_ipv4() {
                     let allowed = format!("{} addresses, as the group's", family(group.address));
                     faults.push(field, source, "is of the other family", allowed);
+                } else if let Some(plain) = mapped(*source) {
+                    faults.push(field, source, MAPPED, format!("the sender's {plain}"));
                 } else if source.is_multicast() || source.is_unspecified() {
                     let allowed = "the unicast address of a sender";
                     faults.push(field, source, "is not a sender's address", allowed);
@@ -131,6 +135,9 @@ impl ReceiverConfig {
                     "is a multicast address",
                     "a unicast address; a multicast address goes into groups",
                 );
+            }
+            if let Some(plain) = mapped(unicast.ip()) {
+                faults.push("unicast", unicast.ip(), MAPPED, plain.to_string());
             }
             port(faults, "unicast".to_owned(), unicast.port());
         }
@@ -250,6 +257,14 @@ fn range<T: PartialOrd + Display>(
         faults.push(field, value, "is out of range", text);
     }
     inside
+}
+
+/// The IPv4 address in an IPv4-mapped one (RFC 4291), which never stands in an IPv6 packet.
+fn mapped(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => address.to_ipv4_mapped(),
+    }
 }
 
 fn family(address: IpAddr) -> &'static str {
