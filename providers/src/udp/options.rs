@@ -9,6 +9,9 @@ const RECEIVE_BUFFER_MAX: u64 = (i32::MAX / 2) as u64;
 /// A second of spinning in the kernel is beyond any use.
 const BUSY_POLL_MAX: u64 = 1_000_000;
 
+/// One poll takes no more memory than this: the largest batch of the largest IP packets fits three times.
+const BUFFERS_MAX: u64 = 1 << 30;
+
 /// Which groups share a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sharing {
@@ -55,6 +58,18 @@ pub(super) fn read(config: &ReceiverConfig, faults: &mut ConfigFaults) -> Option
             "\"hardware\"",
             "asks for an interface's clock without an interface",
             "hardware together with interface",
+        );
+    }
+    let buffers = u64::from(config.batch) * u64::from(config.buffer_bytes);
+    if buffers > BUFFERS_MAX {
+        faults.push(
+            "batch",
+            config.batch,
+            format!(
+                "makes buffers of {buffers} bytes with buffer_bytes {}",
+                config.buffer_bytes
+            ),
+            format!("batch times buffer_bytes at most {BUFFERS_MAX}"),
         );
     }
     let mut reader = config.options.reader();
@@ -155,6 +170,25 @@ mod tests {
              options.recieve-buffer: value 1 is not known; allowed: receive-buffer, force-receive-buffer, reuse-port, \
              busy-poll, gro, packet-info, sockets"
         );
+    }
+
+    #[test]
+    fn buffers_stay_within_what_a_host_has() {
+        let with = |batch, buffer_bytes| {
+            faults(|config| (config.batch, config.buffer_bytes) = (batch, buffer_bytes)).1
+        };
+        let none = ConfigFaults::new().to_string();
+        assert_eq!(with(4096, 65_557), none);
+        assert_eq!(with(1024, 1 << 20), none);
+        for (batch, buffer_bytes) in [(1025, 1 << 20), (4096, 1 << 20), (u32::MAX, u32::MAX)] {
+            let bytes = u64::from(batch) * u64::from(buffer_bytes);
+            let expected = format!(
+                "batch: value {batch} makes buffers of {bytes} bytes with buffer_bytes {buffer_bytes}; allowed: batch times \
+                 buffer_bytes at most 1073741824"
+            );
+            let text = with(batch, buffer_bytes);
+            assert!(text.contains(&expected), "{text}");
+        }
     }
 
     #[test]
