@@ -1,9 +1,10 @@
 //! The screen: text that fits its width, coloured only where colour is wanted.
 //!
 //! Promises: no line is wider than the terminal, or 80 columns where there is none, unless one word is; colour only on a terminal,
-//! without `NO_COLOR` and not with `--color never`; a reader that goes away is an error to the caller, never a panic. Does not
-//! do: deciding what to say.
+//! without `NO_COLOR` and not with `--color never`; nothing in a text acts on the terminal; a reader that goes away is an error to
+//! the caller, never a panic. Does not do: deciding what to say.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
@@ -96,7 +97,7 @@ impl Screen {
 
     /// A heading.
     pub(crate) fn heading(&mut self, text: &str) -> io::Result<()> {
-        let text = self.paint(text, Look::Heading);
+        let text = self.paint(&plain(text), Look::Heading);
         writeln!(self.out, "{text}")
     }
 
@@ -126,7 +127,7 @@ impl Screen {
     /// Text with columns of its own, where the text of a field stands; it is cut at the width, not wrapped.
     pub(crate) fn columns(&mut self, look: Look, text: &str) -> io::Result<()> {
         let room = self.width.saturating_sub(FIELD);
-        let text: String = text.trim_end().chars().take(room).collect();
+        let text: String = plain(text.trim_end()).chars().take(room).collect();
         let text = self.paint(&text, look);
         writeln!(self.out, "{}{text}", " ".repeat(FIELD))
     }
@@ -139,8 +140,8 @@ impl Screen {
         look: Look,
         text: &str,
     ) -> io::Result<()> {
-        let start = first.chars().count();
-        let mut front = first.to_owned();
+        let mut front = plain(first).into_owned();
+        let start = front.chars().count();
         for line in wrap(text, self.width, start, indent) {
             let line = self.paint(&line, look);
             writeln!(self.out, "{}", format!("{front}{line}").trim_end())?;
@@ -224,12 +225,34 @@ fn width(stream: &impl rustix::fd::AsFd) -> usize {
     }
 }
 
+/// Text without what would act on a terminal: control characters, and those that turn the direction of writing, stand there
+/// escaped. Names of interfaces, files and options may have any of them.
+fn plain(text: &str) -> Cow<'_, str> {
+    let acts = |one: char| {
+        one.is_control()
+            || matches!(one, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    for one in text.chars() {
+        if acts(one) {
+            safe.extend(one.escape_default());
+        } else {
+            safe.push(one);
+        }
+    }
+    Cow::Owned(safe)
+}
+
 /// Breaks text into lines: the first has `start` columns in front of it, the others `indent`. Never gives no line at all.
 fn wrap(text: &str, width: usize, start: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut column = start;
     for word in text.split_whitespace() {
+        let word = plain(word);
         let length = word.chars().count();
         let space = usize::from(!line.is_empty());
         if !line.is_empty() && column + space + length > width {
@@ -240,7 +263,7 @@ fn wrap(text: &str, width: usize, start: usize, indent: usize) -> Vec<String> {
             line.push(' ');
             column += 1;
         }
-        line.push_str(word);
+        line.push_str(&word);
         column += length;
     }
     lines.push(line);
@@ -308,6 +331,16 @@ mod tests {
                 assert!(line.chars().count() + 2 <= width);
             }
         }
+    }
+
+    #[test]
+    fn nothing_in_a_text_acts_on_the_terminal() {
+        assert_eq!(plain("eth0 \u{e4}"), "eth0 \u{e4}");
+        assert_eq!(
+            plain("a\x1b[2J\u{9b}b\u{202e}\n"),
+            "a\\u{1b}[2J\\u{9b}b\\u{202e}\\n"
+        );
+        assert_eq!(wrap("a\x07 b", 80, 0, 0), ["a\\u{7} b"]);
     }
 
     #[test]
