@@ -3,6 +3,7 @@
 //! Promises: ends when everything has arrived or been counted, or when nothing has arrived for a while after the last packet was
 //! sent; the sending thread has ended when it returns. Does not do: judging. [`Pass::wrong`] says what is wrong.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use lockgate::receive::{Losses, Packet, Receiver};
-use lockgate::{Error, ErrorKind, Result};
+use lockgate::{Errno, Error, ErrorKind, Result};
 use serde::Serialize;
 
 use super::{Setup, lost_between, random};
@@ -152,7 +153,7 @@ pub(super) fn run(
         let sender = thread::Builder::new()
             .name("stream-sender".to_owned())
             .spawn_scoped(scope, || send(outlet, id, pace, payload, &shared))
-            .map_err(|error| Error::from_io("start thread", error))?;
+            .map_err(no_thread)?;
         let received = receive(receiver, &mut check, &shared, interrupt, &before);
         shared.stop.store(true, Ordering::Relaxed);
         let sent = sender.join().map_err(|_| {
@@ -163,6 +164,18 @@ pub(super) fn run(
     received?;
     let losses = lost_between(&before, &setup.receiver.statistics().losses);
     Ok(check.finish(shared.sent.load(Ordering::Acquire), losses, sent.err()))
+}
+
+/// A thread that does not start is short of something: EAGAIN means a limit here, not to try later (`pthread_create(3)`).
+pub(super) fn no_thread(error: io::Error) -> Error {
+    let errno = Errno::from_io(&error);
+    let told = Error::new(ErrorKind::Resource, "start thread")
+        .with_source(error)
+        .with_remedy("raise the limit on processes of this user (ulimit -u), or free memory");
+    match errno {
+        Some(errno) => told.with_errno(errno),
+        None => told,
+    }
 }
 
 /// The sending side.

@@ -245,3 +245,12 @@ fn judging_gives_each_outcome_its_own_exit() {
     let not_sent = pass(Plan::quiet(), |_, _| Sent::Failed(Errno::PERM));
     assert_eq!(judged(not_sent), Exit::Permission);
 }
+
+#[test]
+fn a_thread_that_does_not_start_is_out_of_something() {
+    for raw in [11, 12] {
+        let error = pass::no_thread(std::io::Error::from_raw_os_error(raw));
+        assert_eq!(Exit::of(&error), Exit::Resource, "{error}");
+        assert!(error.to_string().contains("ulimit -u"), "{error}");
+    }
+}
