@@ -2,7 +2,11 @@
 //!
 //! Promises: read and checked without a system call; every fault at once. Does not do: asking the kernel whether it grants them.
 
+use std::net::SocketAddr;
+
 use lockgate::receive::{ConfigFaults, ReceiverConfig, TimestampMode};
+
+use super::socket::is_scoped;
 
 /// `SO_RCVBUF` is an `int` that the kernel doubles.
 const RECEIVE_BUFFER_MAX: u64 = (i32::MAX / 2) as u64;
@@ -72,6 +76,7 @@ pub(super) fn read(config: &ReceiverConfig, faults: &mut ConfigFaults) -> Option
             format!("batch times buffer_bytes at most {BUFFERS_MAX}"),
         );
     }
+    check_scopes(config, faults);
     let mut reader = config.options.reader();
     let options = Options {
         receive_buffer: reader
@@ -99,6 +104,31 @@ pub(super) fn read(config: &ReceiverConfig, faults: &mut ConfigFaults) -> Option
     }
     reader.finish(faults);
     options
+}
+
+/// An address of interface or link scope is another one on every interface, so one has to be named: the kernel binds to none without.
+fn check_scopes(config: &ReceiverConfig, faults: &mut ConfigFaults) {
+    if config.interface.is_some() {
+        return;
+    }
+    let groups = config.groups.iter().enumerate();
+    let unicast = config.unicast.filter(|unicast| match unicast {
+        SocketAddr::V4(_) => false,
+        // A scope names the interface.
+        SocketAddr::V6(address) => address.scope_id() == 0,
+    });
+    groups
+        .map(|(at, group)| (format!("groups[{at}].address"), group.address))
+        .chain(unicast.map(|unicast| ("unicast".to_owned(), unicast.ip())))
+        .filter(|(_, address)| is_scoped(*address))
+        .for_each(|(field, address)| {
+            faults.push(
+                field,
+                address,
+                "is of interface or link scope, and no interface is named",
+                "such an address together with interface",
+            );
+        });
 }
 
 #[cfg(test)]
@@ -189,6 +219,34 @@ mod tests {
             let text = with(batch, buffer_bytes);
             assert!(text.contains(&expected), "{text}");
         }
+    }
+
+    #[test]
+    fn addresses_of_a_scope_need_an_interface() {
+        let groups = |texts: &[&str], interface: Option<&str>| {
+            faults(|config| {
+                config.groups = texts.iter().map(|one| one.parse().unwrap()).collect();
+                config.interface = interface.map(str::to_owned);
+            })
+            .1
+        };
+        let unicast = |text: &str| faults(|config| config.unicast = text.parse().ok()).1;
+        let none = ConfigFaults::new().to_string();
+        let scoped = ["[ff15::1]:5000", "[ff02::1]:5000", "[ff11::1]:5000"];
+        assert_eq!(
+            groups(&scoped, None),
+            "2 faults in the configuration\n  \
+             groups[1].address: value ff02::1 is of interface or link scope, and no interface is named; allowed: such an \
+             address together with interface\n  \
+             groups[2].address: value ff11::1 is of interface or link scope, and no interface is named; allowed: such an \
+             address together with interface"
+        );
+        assert_eq!(groups(&scoped, Some("lo")), none);
+        assert_eq!(groups(&["224.0.0.5:5000"], None), none);
+        assert!(unicast("[fe80::1]:5").contains("unicast: value fe80::1 is of"));
+        assert_eq!(unicast("[fe80::1%2]:5"), none);
+        assert_eq!(unicast("[::]:5"), none);
+        assert_eq!(unicast("169.254.0.1:5"), none);
     }
 
     #[test]

@@ -272,7 +272,7 @@ pub(super) fn timestamp_flags(mode: TimestampMode) -> Option<u32> {
 }
 
 /// Whether an address means something on one interface only: link-local unicast, and groups of interface or link scope.
-fn is_scoped(address: IpAddr) -> bool {
+pub(super) fn is_scoped(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => false,
         IpAddr::V6(address) => {
