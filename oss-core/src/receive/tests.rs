@@ -251,6 +251,29 @@ fn a_group_with_a_scope_is_refused_and_not_joined_elsewhere() {
 }
 
 #[test]
+fn a_list_is_no_table() {
+    for json in [
+        r#"["udp", {}]"#,
+        r#"{"receive": ["eth0"]}"#,
+        r#"{"receive": {"checksums": ["drop", "drop"]}}"#,
+        r#"{"receive": {"groups": [["239.1.1.1", 5, []]]}}"#,
+        r#"{"receive": {"options": []}}"#,
+        r#"{"receive": null}"#,
+        r#"{"receive": 4}"#,
+    ] {
+        let error = ReceiverSpec::from_json(json).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), &ErrorKind::Syntax, "{json}");
+        assert!(
+            text.contains("invalid type") && text.contains("expected a"),
+            "{text}"
+        );
+        assert!(text.contains("line 1 column"), "{text}");
+    }
+    assert!(ReceiverConfig::from_json(r#"["eth0"]"#).is_err());
+}
+
+#[test]
 fn a_name_that_stands_twice_is_refused_at_every_depth() {
     for (json, name) in [
         (r#"{"batch":1,"batch":2}"#, "batch"),

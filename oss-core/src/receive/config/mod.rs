@@ -7,6 +7,7 @@
 mod fault;
 mod group;
 mod options;
+mod table;
 mod text;
 mod unique;
 mod validate;
@@ -63,6 +64,7 @@ pub struct ReceiverConfig {
     /// Who stamps packets.
     pub timestamps: TimestampMode,
     /// What to do with UDP checksums.
+    #[serde(deserialize_with = "table::only")]
     pub checksums: ChecksumPolicy,
     /// What only this provider understands.
     #[serde(skip_serializing_if = "Options::is_empty")]
@@ -182,5 +184,6 @@ pub struct ReceiverSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// What to receive.
+    #[serde(deserialize_with = "table::only")]
     pub receive: ReceiverConfig,
 }

@@ -4,6 +4,7 @@
 
 use serde::de::DeserializeOwned;
 
+use super::table::Table;
 use super::{ReceiverConfig, ReceiverSpec};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -46,7 +47,8 @@ impl ReceiverSpec {
 }
 
 fn json<T: DeserializeOwned>(operation: &'static str, text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|error| {
+    let read = serde_json::from_str::<Table<T>>(text);
+    read.map(|Table(value)| value).map_err(|error| {
         Error::new(ErrorKind::Syntax, operation)
             .with_detail(error.to_string())
             .with_source(error)
@@ -55,7 +57,8 @@ fn json<T: DeserializeOwned>(operation: &'static str, text: &str) -> Result<T> {
 
 #[cfg(feature = "toml")]
 fn toml<T: DeserializeOwned>(operation: &'static str, text: &str) -> Result<T> {
-    ::toml::from_str(text).map_err(|error| {
+    let read = ::toml::from_str::<Table<T>>(text);
+    read.map(|Table(value)| value).map_err(|error| {
         let place = error.span().map(|span| {
             let before = text.get(..span.start).unwrap_or(text);
             let line = before.matches('\n').count() + 1;
