@@ -192,11 +192,13 @@ impl Queue {
             self.consumer = self.consumer.wrapping_add(1);
             read += 1;
             let entry = views.receive.head::<ENTRY>(at);
-            // What entries say that were not published is fetched in vain, and no more.
-            let ahead = self.receive.entry(self.consumer.wrapping_add(AHEAD), ENTRY);
-            if let Some(address) = views.receive.head::<8>(ahead) {
-                let frame = usize::try_from(u64::from_ne_bytes(address)).unwrap_or(usize::MAX);
-                views.frames.fetch(frame, LINES);
+            // Only entries that are published: the kernel may be writing the others.
+            if read + AHEAD < there {
+                let ahead = self.receive.entry(self.consumer.wrapping_add(AHEAD), ENTRY);
+                if let Some(address) = views.receive.head::<8>(ahead) {
+                    let frame = usize::try_from(u64::from_ne_bytes(address)).unwrap_or(usize::MAX);
+                    views.frames.fetch(frame, LINES);
+                }
             }
             match entry.and_then(|entry| self.packet(views, &entry)) {
                 Some((bytes, offset)) => {
