@@ -35,12 +35,25 @@ use crate::report::Failure;
 
 fn main() -> ExitCode {
     let colour = cli::colour_before_parsing(std::env::args_os());
-    let matches = Cli::command().color(colour).get_matches();
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
-        Err(error) => error.exit(),
-    };
-    run(&cli).into()
+    let matches = Cli::command().color(colour).try_get_matches();
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => run(&cli).into(),
+        Err(error) => end(&error),
+    }
+}
+
+/// Prints the help, the version, or what is wrong with the command line.
+fn end(error: &clap::Error) -> ExitCode {
+    match (error.print(), error.use_stderr()) {
+        // What was asked for is the text, and it was not told.
+        (Err(lost), false) => {
+            let failure = Failure::from(lost);
+            report::tell_lost(&failure, cli::Colour::Auto);
+            failure.exit().into()
+        }
+        (_, false) => Exit::Ok.into(),
+        (_, true) => Exit::Usage.into(),
+    }
 }
 
 fn run(cli: &Cli) -> Exit {
@@ -65,7 +78,10 @@ fn run(cli: &Cli) -> Exit {
         };
     match report::tell(&failure, name, &mut screen, json, cli.output.color) {
         Ok(()) => failure.exit(),
-        // Nobody listens any more; the code is all that can be told.
-        Err(_) => Exit::OutputClosed,
+        Err(error) => {
+            let lost = Failure::from(error);
+            report::tell_lost(&lost, cli.output.color);
+            lost.exit()
+        }
     }
 }

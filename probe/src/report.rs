@@ -197,7 +197,18 @@ pub(crate) fn uncounted(losses: &Losses) -> Option<String> {
     (!blind.is_empty()).then(|| format!("this provider can't count at {}", blind.join(", ")))
 }
 
-/// Tells why a command ended early.
+/// Tells that the output could not be written, unless nobody reads it. If that can't be told either, the code has to do.
+pub(crate) fn tell_lost(failure: &Failure, colour: Colour) {
+    if let Failure::Output(error) = failure
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let text = format!("write output: {error}");
+        let _ = Screen::stderr(colour).hanging("probe: ", 2, Look::Plain, &text);
+    }
+}
+
+/// Tells why a command ended early. Fails if the standard output does not take the document; what the standard error takes does
+/// not change how the command ended.
 pub(crate) fn tell(
     failure: &Failure,
     command: &str,
@@ -207,10 +218,9 @@ pub(crate) fn tell(
 ) -> io::Result<()> {
     let error = match failure {
         Failure::Library(error) => error,
-        Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-        Failure::Output(error) => {
-            let text = format!("write output: {error}");
-            return Screen::stderr(colour).hanging("probe: ", 2, Look::Plain, &text);
+        Failure::Output(_) => {
+            tell_lost(failure, colour);
+            return Ok(());
         }
     };
     if json {
@@ -224,7 +234,8 @@ pub(crate) fn tell(
         document(screen, command, failure.exit(), body)?;
         screen.flush()?;
     }
-    print_error(&mut Screen::stderr(colour), "probe: ", error)
+    let _ = print_error(&mut Screen::stderr(colour), "probe: ", error);
+    Ok(())
 }
 
 /// An error as text: what failed, then its candidates or faults, then what is known and what to do.

@@ -511,3 +511,126 @@ fn figures_are_told_every_so_often_as_text_and_as_lines_of_json() {
     }
     assert_eq!(packets, 100, "{}", run.stderr);
 }
+
+/// A command with a stream that takes nothing.
+fn full() -> Stdio {
+    let file = fs::OpenOptions::new().write(true).open("/dev/full");
+    file.unwrap().into()
+}
+
+#[test]
+fn an_output_that_is_full_is_a_failure_and_nobody_went_away() {
+    for arguments in [
+        "providers",
+        "providers --json",
+        "recv --json",
+        "recv --provider nope --json",
+        "--help",
+        "--version",
+        "recv --help",
+    ] {
+        let run = ended(command(arguments).stdout(full()).output().unwrap());
+        assert_eq!(run.code, 1, "{arguments}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("probe: write output: No space left"),
+            "{arguments}: {}",
+            run.stderr
+        );
+    }
+    let arguments = format!("{GENERATED} --count 10 --dump -");
+    let run = ended(command(&arguments).stderr(full()).output().unwrap());
+    assert_eq!(run.code, 1);
+}
+
+#[test]
+fn a_failure_keeps_its_code_where_its_text_can_not_be_told() {
+    for (arguments, code) in [
+        ("recv", 3),
+        ("recv --json", 3),
+        ("recv --provider udp --group 10.0.0.1:5", 2),
+        ("recv --nonsense", 2),
+        (
+            "recv --provider udp --group 239.7.7.7:47000 --interface none-0",
+            4,
+        ),
+    ] {
+        let run = ended(command(arguments).stderr(full()).output().unwrap());
+        assert_eq!(run.code, code, "{arguments}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let run = ended(command(arguments).stderr(writer).output().unwrap());
+        assert_eq!(run.code, code, "{arguments}");
+    }
+}
+
+#[test]
+fn a_dump_that_can_not_be_written_is_told_with_its_file() {
+    for (file, step, name) in [
+        ("/dev/full", "write dump file", "ENOSPC"),
+        ("/", "create dump file", "EISDIR"),
+        ("/no-such-folder/file", "create dump file", "ENOENT"),
+    ] {
+        let run = probe(&format!("{GENERATED} --for 20s --json --dump {file}"));
+        let document = run.document("failed");
+        assert_eq!(document["error"]["operation"], step, "{document:#}");
+        assert_eq!(document["error"]["object"], file);
+        assert_eq!(document["error"]["errno"]["name"], name);
+        assert!(run.stderr.contains(file), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_configuration_without_an_end_is_refused() {
+    let most = 1 << 20;
+    let head = "provider = \"loopback\"\n[receive]\ngroups = [\"239.7.7.7:47000\"]\n#";
+    let text = |length: usize| format!("{head}{}", "x".repeat(length - head.len()));
+    let fits = Temporary::new("fits.toml", &text(most));
+    let run = probe(&format!("recv --for 1ms --json --config {}", fits.path()));
+    run.document("no-packets");
+    let long = Temporary::new("long.toml", &text(most + 1));
+    for file in ["/dev/zero", long.path()] {
+        let document = probe(&format!("recv --json --config {file}")).document("usage");
+        let detail = document["error"]["detail"].as_str().unwrap();
+        assert_eq!(detail, "longer than the 1048576 bytes that are allowed");
+        assert_eq!(document["error"]["object"], file);
+    }
+}
+
+#[test]
+fn an_option_given_twice_is_refused() {
+    let run = probe(&format!(
+        "{SILENT} --option a=1 --option b=2 --option a=3 --json"
+    ));
+    let document = run.document("usage");
+    let faults = document["error"]["faults"].as_array().unwrap();
+    assert_eq!(faults.len(), 1, "{document:#}");
+    assert_eq!(faults[0]["field"], "options.a");
+    assert_eq!(faults[0]["problem"], "stands there twice");
+}
+
+#[test]
+fn nothing_that_a_file_says_acts_on_the_terminal() {
+    for (name, text) in [
+        (
+            "field.toml",
+            "provider = \"udp\"\n[receive]\n\"\\u001b[31mfield\\u0007\" = 1\n",
+        ),
+        (
+            "option.toml",
+            "provider = \"udp\"\n[receive]\noptions = { \"\\u001b[2J\\u009b\\u202e\" = 1 }\n",
+        ),
+        (
+            "provider.json",
+            r#"{"provider": "\u001b[2J\u0000", "receive": {}}"#,
+        ),
+        ("\x1b[31mname.toml", ""),
+    ] {
+        let file = Temporary::new(name, text);
+        let output = command("recv --config").arg(file.path()).output().unwrap();
+        let run = ended(output);
+        assert!(matches!(run.code, 2 | 3), "{name}: {}", run.stderr);
+        let acts = |one: char| (one.is_control() && one != '\n') || one == '\u{202e}';
+        assert!(!run.stderr.contains(acts), "{name:?}: {:?}", run.stderr);
+        assert!(run.stderr.contains("\\u{1b}["), "{name:?}: {}", run.stderr);
+    }
+}

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use lockgate::receive::Group;
+use lockgate::receive::{Group, ParseGroupError};
 
 /// How fast a stream is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,10 @@ pub(super) fn group(text: &str) -> Result<Group, String> {
         Some((address, sources)) => (address, Some(sources)),
         None => (text, None),
     };
-    let group: Group = address.parse().map_err(|_| {
+    let group: Group = address.parse().map_err(|error: ParseGroupError| {
+        if address.parse::<SocketAddr>().is_ok() {
+            return error.to_string();
+        }
         format!("{address:?} is not an address with a port; allowed: 239.7.7.7:47000 or [ff15::7]:47000, with sources: 232.1.1.1:5000@10.0.0.1,10.0.0.2")
     })?;
     let Some(sources) = sources else {
@@ -221,6 +224,8 @@ mod tests {
             ":5",
             "239.7.7.7:5@",
             "239.7.7.7:5@host",
+            "[ff02::1%1]:5000",
+            "[ff15::7%99]:5000@2001:db8::1",
         ] {
             assert!(group(wrong).unwrap_err().contains("allowed:"), "{wrong}");
         }

@@ -2,14 +2,18 @@
 //!
 //! Promises: what the command line says goes before what the file says. Does not do: opening anything.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
-use lockgate::receive::ReceiverSpec;
+use lockgate::receive::{ConfigFaults, ReceiverSpec};
 use lockgate::registry::RefusalCause;
 use lockgate::{Error, ErrorKind};
 
 use crate::cli::ReceiveArgs;
+
+/// The longest configuration file. Without an end, /dev/zero would be read until the memory is full.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// The configuration: the file's, and over it what the command line says.
 pub(super) fn spec(args: &ReceiveArgs) -> Result<ReceiverSpec, Error> {
@@ -40,14 +44,25 @@ pub(super) fn spec(args: &ReceiveArgs) -> Result<ReceiverSpec, Error> {
     receive.mtu = args.mtu.unwrap_or(receive.mtu);
     receive.wait = args.wait.map_or(receive.wait, Into::into);
     receive.timestamps = args.timestamps.map_or(receive.timestamps, Into::into);
-    for (name, value) in &args.options {
+    let mut faults = ConfigFaults::new();
+    for (at, (name, value)) in args.options.iter().enumerate() {
+        if args.options[..at]
+            .iter()
+            .any(|(earlier, _)| earlier == name)
+        {
+            let field = format!("options.{name}");
+            faults.push(field, value, "stands there twice", "each --option once");
+        }
         receive.options.set(name, value.clone());
+    }
+    if !faults.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid(faults), "read command line"));
     }
     Ok(spec)
 }
 
 fn read_spec(path: &Path) -> Result<ReceiverSpec, Error> {
-    let text = fs::read_to_string(path).map_err(|error| {
+    let text = read_text(path).map_err(|error| {
         Error::new(ErrorKind::Syntax, "read configuration")
             .with_object(path.display().to_string())
             .with_detail(error.to_string())
@@ -62,6 +77,21 @@ fn read_spec(path: &Path) -> Result<ReceiverSpec, Error> {
         ReceiverSpec::from_toml
     };
     read(&text).map_err(|error| error.with_object(path.display().to_string()))
+}
+
+/// A text of at most [`CONFIG_BYTES_MAX`].
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    // What is cut may end within a character, so the length is judged first.
+    let mut bytes = Vec::new();
+    file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > CONFIG_BYTES_MAX {
+        let problem = format!("longer than the {CONFIG_BYTES_MAX} bytes that are allowed");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    bytes.as_slice().read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// On a command line, the missing name is a missing flag.

@@ -12,9 +12,13 @@ use lockgate::receive::{Packet, Timestamp};
 use lockgate::{Error, Result};
 use serde::Serialize;
 
+use crate::report::Failure;
+
 /// Where the lines go.
 pub(super) struct Dump {
     out: BufWriter<Box<dyn Write>>,
+    /// The file, if it is one.
+    path: Option<String>,
     number: u64,
 }
 
@@ -39,21 +43,24 @@ struct Line {
 impl Dump {
     /// A file, or the standard output for `-`.
     pub(super) fn create(path: &Path) -> Result<Self> {
-        let out: Box<dyn Write> = if path == Path::new("-") {
-            Box::new(io::stdout())
+        let name = path.display().to_string();
+        let (out, path): (Box<dyn Write>, _) = if path == Path::new("-") {
+            (Box::new(io::stdout()), None)
         } else {
-            Box::new(File::create(path).map_err(|error| {
-                Error::from_io("create dump file", error).with_object(path.display().to_string())
-            })?)
+            let file = File::create(path).map_err(|error| {
+                Error::from_io("create dump file", error).with_object(name.clone())
+            })?;
+            (Box::new(file), Some(name))
         };
         Ok(Self {
             out: BufWriter::new(out),
+            path,
             number: 0,
         })
     }
 
     /// Writes one.
-    pub(super) fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+    pub(super) fn packet(&mut self, packet: &Packet<'_>) -> std::result::Result<(), Failure> {
         let (clock, timestamp) = stamp(packet.timestamp());
         let line = Line {
             number: self.number,
@@ -67,13 +74,26 @@ impl Dump {
             payload: digits(packet.payload()),
         };
         self.number += 1;
-        serde_json::to_writer(&mut self.out, &line)?;
-        self.out.write_all(b"\n")
+        serde_json::to_writer(&mut self.out, &line)
+            .map_err(io::Error::from)
+            .and_then(|()| self.out.write_all(b"\n"))
+            .map_err(|error| self.lost(error))
     }
 
     /// Hands everything on.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+    pub(super) fn flush(&mut self) -> std::result::Result<(), Failure> {
+        self.out.flush().map_err(|error| self.lost(error))
+    }
+
+    /// A file that can't be written leaves the standard output to tell so; a pipe that nobody reads any more has no more to do.
+    fn lost(&self, error: io::Error) -> Failure {
+        match &self.path {
+            Some(path) if error.kind() != io::ErrorKind::BrokenPipe => {
+                let error = Error::from_io("write dump file", error);
+                error.with_object(path.as_str()).into()
+            }
+            _ => error.into(),
+        }
     }
 }
 

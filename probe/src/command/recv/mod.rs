@@ -267,7 +267,7 @@ fn show(
     hex: Option<usize>,
     dump: Option<&mut Dump>,
     batch: Batch<'_>,
-) -> io::Result<()> {
+) -> Result<(), Failure> {
     if let Some(dump) = dump {
         for packet in batch {
             dump.packet(&packet)?;
