@@ -1,7 +1,9 @@
 //! The companion of the open crates: the native providers that need a vendor's or a system's library.
 //!
 //! Promises: builds, and tells why, without any such library; in such a build every provider of this crate is known by name, so
-//! that a refusal can say what is missing. Does not do yet: opening `ibverbs`. This version knows it only by name.
+//! that a refusal can say what is missing. With the feature `ibverbs` the factory of that name makes the real set-up, and the
+//! module `ibverbs` gives the native owners. Does not do yet: receiving over `ibverbs`; an open ends with the step that fails, or
+//! after the set-up.
 //!
 //! # Purpose
 //! An application that depends on this crate registers all of it with one call, in every build. What a build carries and what it
@@ -14,15 +16,27 @@
 //!
 //! let mut registry = Registry::new();
 //! AcceleratorProvider::register_into(&mut registry)?;
-//! let error = registry.open_receiver("ibverbs", &Default::default()).unwrap_err();
-//! assert!(error.to_string().contains("known but not built in"), "{error}");
+//! let config = lockgate::receive::ReceiverConfig::multicast("lo", ["239.7.7.7:47000".parse()?]);
+//! // Without the feature the refusal names it; with it, a host without a device is told which step failed.
+//! let error = registry.open_receiver("ibverbs", &config).unwrap_err();
+//! if !cfg!(feature = "ibverbs") {
+//!     assert!(error.to_string().contains("known but not built in"), "{error}");
+//! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Features
+//! | feature | default | gives |
+//! | --- | --- | --- |
+//! | `ibverbs` | no | the `ibverbs` factory and the owners over libibverbs (`libibverbs-dev` to build, `libibverbs.so.1` to run) |
 //!
 //! # Errors
 //! [`AcceleratorProvider::register_into`] hands a factory back whose name is taken.
 
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "ibverbs"), forbid(unsafe_code))]
+
+#[cfg(feature = "ibverbs")]
+pub mod ibverbs;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -40,12 +54,18 @@ impl AcceleratorProvider {
     /// A factory for each provider that this build carries. None in a build without the native library.
     #[must_use]
     pub fn factories() -> Vec<Arc<dyn Factory>> {
+        #[cfg(feature = "ibverbs")]
+        return vec![ibverbs::factory()];
+        #[cfg(not(feature = "ibverbs"))]
         Vec::new()
     }
 
     /// Why each provider that this build does not carry is not in it.
     #[must_use]
     pub fn absent() -> Vec<(&'static str, &'static [Kind], Unavailable)> {
+        if cfg!(feature = "ibverbs") {
+            return Vec::new();
+        }
         vec![(
             IBVERBS,
             &[Kind::Memory, Kind::Receiver],
@@ -71,7 +91,7 @@ impl AcceleratorProvider {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "ibverbs")))]
 mod tests {
     use lockgate::registry::{CandidateStatus, RefusalCause};
 

@@ -15,6 +15,8 @@ impl Errno {
     pub const AGAIN: Self = Self(11);
     /// `EBUSY`: something depends on the object.
     pub const BUSY: Self = Self(16);
+    /// `ECHILD`: this process is a child of the one that opened the device. The shim never gives it; owners above it do.
+    pub const IN_CHILD: Self = Self(10);
     /// `EINVAL`: an argument was refused.
     pub const INVALID: Self = Self(22);
     /// `EIO`: a broken completion queue, or a device that fails.
@@ -69,6 +71,7 @@ mod tests {
         for (ours, theirs) in [
             (Errno::AGAIN, libc::EAGAIN),
             (Errno::BUSY, libc::EBUSY),
+            (Errno::IN_CHILD, libc::ECHILD),
             (Errno::INVALID, libc::EINVAL),
             (Errno::IO, libc::EIO),
             (Errno::NO_MEMORY, libc::ENOMEM),
