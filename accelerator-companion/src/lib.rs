@@ -91,7 +91,8 @@ impl AcceleratorProvider {
     }
 }
 
-#[cfg(all(test, not(feature = "ibverbs")))]
+#[cfg(not(feature = "ibverbs"))]
+#[cfg(test)]
 mod tests {
     use lockgate::registry::{CandidateStatus, RefusalCause};
 
