@@ -41,6 +41,18 @@ const EXTRAS: &[Extra] = &[
         ],
     },
     Extra {
+        package: "lockgate-accel",
+        name: "tests: lockgate-accel, ibverbs",
+        arguments: &["--features", "ibverbs"],
+        environment: &[],
+    },
+    Extra {
+        package: "lockgate-accel",
+        name: "tests: lockgate-accel, ibverbs as a link stub",
+        arguments: &["--features", "ibverbs"],
+        environment: &[("LOCKGATE_VERBS_LINK_STUB", "1")],
+    },
+    Extra {
         package: "lockgate-verbs-shim",
         name: "tests: lockgate-verbs-shim, link stub",
         arguments: &["--tests"],

@@ -29,6 +29,12 @@ const SUITES: &[Suite] = &[
         targets: &["rxe", "rxe_port"],
         only: "",
     },
+    Suite {
+        package: "lockgate-accel",
+        features: "__rxe",
+        targets: &["rxe_owners", "rxe_teardown", "rxe_owner_port"],
+        only: "",
+    },
     // On a host whose kernel has no 8021q these skip.
     Suite {
         package: "lockgate-tests",
