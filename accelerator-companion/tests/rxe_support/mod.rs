@@ -102,6 +102,7 @@ impl End {
             gid: choice.entry.gid,
             gid_index: u8::try_from(choice.entry.index).unwrap(),
             mtu: self.context.path_mtu().unwrap(),
+            reads: u8::try_from(self.context.attributes().max_qp_rd_atom.min(16)).unwrap(),
         }
     }
 

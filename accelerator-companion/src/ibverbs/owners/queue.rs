@@ -46,6 +46,8 @@ pub struct Endpoint {
     pub gid_index: u8,
     /// The path MTU of its port.
     pub mtu: PathMtu,
+    /// The READs and atomics that it serves, and has under way, at a time: at most the device's `max_qp_rd_atom`.
+    pub reads: u8,
 }
 
 impl QueuePair {
@@ -161,8 +163,8 @@ impl QueuePair {
         Ok(self.query(qp_fields::STATE)?.qp_state.into())
     }
 
-    /// Connects a reliable queue pair: through all states to ready to send, with the smaller path MTU of the two ends. Gives
-    /// the path MTU that was agreed.
+    /// Connects a reliable queue pair: through all states to ready to send, with the smaller path MTU of the two ends and no more
+    /// READs under way than the other serves. Gives the path MTU that was agreed.
     ///
     /// # Errors
     /// The change that was refused, explained.
@@ -189,7 +191,7 @@ impl QueuePair {
             path_mtu: mtu.raw(),
             dest_qp_num: remote.qpn,
             rq_psn: remote.psn,
-            max_dest_rd_atomic: 4,
+            max_dest_rd_atomic: local.reads,
             min_rnr_timer: 12,
             ah: AddressVector {
                 is_global: 1,
@@ -217,7 +219,7 @@ impl QueuePair {
             timeout: 14,
             retry_cnt: 7,
             rnr_retry: 7,
-            max_rd_atomic: 4,
+            max_rd_atomic: local.reads.min(remote.reads),
             ..QpAttributes::new()
         };
         self.modify(
