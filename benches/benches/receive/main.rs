@@ -52,11 +52,15 @@ fn main() -> ExitCode {
         .filter(|argument| *argument != "--bench")
         .collect();
     let result = match arguments[..] {
-        [] | ["--check"] => drain_costs(),
+        [] | ["--check"] => drain_costs(ROUNDS),
+        // Few are enough where clocks count instructions; see docs/PERFORMANCE.md.
+        ["--rounds", rounds] | ["--check", "--rounds", rounds] => {
+            rounds.parse().map_err(text).and_then(drain_costs)
+        }
         ["--instructions"] => instructions::measure().map(|()| true),
         ["run", case, size, rounds] => instructions::run(case, size, rounds).map(|()| true),
         _ => {
-            eprintln!("usage: receive [--check | --instructions]");
+            eprintln!("usage: receive [--check] [--rounds ROUNDS] | --instructions");
             return ExitCode::from(2);
         }
     };
@@ -185,7 +189,7 @@ fn depth(
     Ok(if held < QUEUED { held * 9 / 10 } else { held })
 }
 
-fn drain_costs() -> Result<bool, String> {
+fn drain_costs(rounds: usize) -> Result<bool, String> {
     println!(
         "Drain cost per datagram: ours, the loop in C, and ours divided by C's. Nanoseconds of processor time; median and quartiles of the rounds."
     );
@@ -195,7 +199,7 @@ fn drain_costs() -> Result<bool, String> {
     let mut met = true;
     for stamps in [false, true] {
         for size in SIZES {
-            let cell = measure(size, stamps)?;
+            let cell = measure(size, stamps, rounds)?;
             // Of the rounds, because what disturbs one side of a round mostly disturbs the other as well.
             met &= cell.paired.median <= TARGET;
             let name = if stamps { "software" } else { "none" };
@@ -207,10 +211,10 @@ fn drain_costs() -> Result<bool, String> {
     }
     println!();
     println!(
-        "{ROUNDS} rounds each. Target: a median ratio of rounds of at most {TARGET}: {}.",
+        "{rounds} rounds each. Target: a median ratio of rounds of at most {TARGET}: {}.",
         verdict(met)
     );
-    Ok(met & coalesced()?)
+    Ok(met & coalesced(rounds)?)
 }
 
 struct Cell {
@@ -222,7 +226,7 @@ struct Cell {
 }
 
 /// One row: both sides in turn, each going first in every other round.
-fn measure(size: usize, stamps: bool) -> Result<Cell, String> {
+fn measure(size: usize, stamps: bool, rounds: usize) -> Result<Cell, String> {
     let field = Field::new()?;
     let mut ours = open(field.ours, stamps, false, buffer_bytes())?;
     let interface = std::fs::read_to_string("/sys/class/net/lo/ifindex").map_err(text)?;
@@ -237,7 +241,7 @@ fn measure(size: usize, stamps: bool) -> Result<Cell, String> {
     let queued = depth(&field, &mut ours, &mut plain, size)?;
     let payload: Vec<u8> = (0..size).map(|at| at as u8).collect();
     let (mut ours_ns, mut plain_ns, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..WARM_UP + ROUNDS {
+    for round in 0..WARM_UP + rounds {
         let mut took = [Duration::ZERO; 2];
         for side in [round % 2, 1 - round % 2] {
             let to = if side == 0 { field.ours } else { field.plain };
@@ -273,7 +277,7 @@ fn measure(size: usize, stamps: bool) -> Result<Cell, String> {
 }
 
 /// What coalescing saves on a unicast flow that the sender segments: the same datagrams, drained with and without it.
-fn coalesced() -> Result<bool, String> {
+fn coalesced(rounds: usize) -> Result<bool, String> {
     println!();
     println!(
         "The same for a unicast flow of datagrams of 1,200 bytes that the sender hands over 40 at a time, without and with `gro`:"
@@ -286,7 +290,7 @@ fn coalesced() -> Result<bool, String> {
         instructions::Flow::open(true)?,
     ];
     let mut times = [Vec::new(), Vec::new()];
-    for round in 0..WARM_UP + ROUNDS {
+    for round in 0..WARM_UP + rounds {
         for (flow, times) in flows.iter_mut().zip(&mut times) {
             let count = flow.send()?;
             let began = ffi::processor_time();

@@ -47,6 +47,7 @@ rxe1 (10.77.0.2, veth1), in the host's file system under a throw-away overlay.
   --memory MIB     the guest's memory (default 1024)
   --cpus N         the guest's processors (default 2)
   --cold           boot, rather than resume the cached snapshot
+  --count          boot one processor whose clocks count instructions, one a nanosecond, the kernel's too
   --console        show the guest's kernel messages at the end
   --refresh        first make the image anew from the newest packages
 
@@ -57,6 +58,8 @@ as a test runner: CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='cargo xtask vm -
 /// A boot takes 4 s, and ten times as long on a busy host; now and then one hangs in the emulator.
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
 const BOOTS: u32 = 3;
+/// The rate of a processor whose clock counts instructions: one a nanosecond.
+const COUNTING_KHZ: u64 = 1_000_000;
 
 const TIMED_OUT: u8 = 124;
 const NOT_SET_UP: u8 = 125;
@@ -135,6 +138,7 @@ struct Options {
     memory_mib: u32,
     processors: u32,
     cold: bool,
+    counting: bool,
     console: bool,
     refresh: bool,
 }
@@ -150,6 +154,7 @@ impl Options {
             memory_mib: 1024,
             processors: 2,
             cold: false,
+            counting: false,
             console: false,
             refresh: false,
         };
@@ -167,6 +172,7 @@ impl Options {
                 "--memory" => options.memory_mib = number(arg, value()?, 256..=65_536)?,
                 "--cpus" => options.processors = number(arg, value()?, 1..=8)?,
                 "--cold" => options.cold = true,
+                "--count" => options.counting = true,
                 "--console" => options.console = true,
                 "--refresh" => options.refresh = true,
                 "--" => break,
@@ -206,11 +212,16 @@ impl Options {
             qemu: packages::qemu()?,
             kernel: image.kernel(),
             root: image.root(),
-            processors: self.processors,
+            processors: if self.counting { 1 } else { self.processors },
             memory_mib: self.memory_mib,
-            tsc_khz: tsc_khz(&cache)?,
+            tsc_khz: if self.counting {
+                COUNTING_KHZ
+            } else {
+                tsc_khz(&cache)?
+            },
+            counting: self.counting,
         };
-        let snapshot = if self.cold {
+        let snapshot = if self.cold || self.counting {
             None
         } else {
             Some(Snapshot::get(&cache, &image, &hardware, folder.path())?)
@@ -351,7 +362,9 @@ mod tests {
         assert_eq!(options.timeout, Duration::from_secs(5));
         assert_eq!(options.variables, ["A", "B"]);
         assert!(!options.cold);
+        assert!(!options.counting);
 
+        assert!(parse("--count -- prog").unwrap().counting);
         let options = parse("--cold -- --help").unwrap();
         assert_eq!(options.command, ["--help"]);
         assert!(options.cold);
