@@ -6,7 +6,6 @@
 use std::ffi::{CString, c_char, c_int};
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
-use std::time::Duration;
 
 use socket2::{SockAddr, SockAddrStorage};
 
@@ -134,16 +133,4 @@ pub(crate) fn link_address(interface: u32) -> SockAddr {
     // SAFETY:
     // - the storage holds a `sockaddr_ll` whose family says so, and the length is that of the type.
     unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) }
-}
-
-/// The processor time that the calling thread has used, in user space and in the kernel.
-pub(crate) fn processor_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY:
-    // - `time` lives through the call, which writes it and can't fail for this clock, which every Linux has.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

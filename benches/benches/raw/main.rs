@@ -18,6 +18,7 @@ use lockgate::receive::frame::{Builder, VlanTags};
 use lockgate::receive::mac::{self, MacAddress};
 use lockgate::receive::{Receiver, ReceiverConfig};
 use lockgate::registry::Registry;
+use lockgate_benches::{Spread, processor_time};
 use socket2::{Domain, Socket, Type};
 
 /// How many packets wait when a clock starts.
@@ -312,9 +313,9 @@ fn cell(name: &str, size: usize, pairs: &mut usize) -> Result<bool, String> {
         let mut digests = vec![0; sides.len()];
         for step in 0..sides.len() {
             let at = (round + step) % sides.len();
-            let began = ffi::processor_time();
+            let began = processor_time();
             let totals = sides[at].drain(QUEUED)?;
-            took[at] = (ffi::processor_time() - began).as_nanos() as f64 / QUEUED as f64;
+            took[at] = (processor_time() - began).as_nanos() as f64 / QUEUED as f64;
             let totals = black_box(totals);
             if (totals.packets, totals.bytes) != (QUEUED, QUEUED * size as u64) {
                 return Err(format!(
@@ -337,49 +338,15 @@ fn cell(name: &str, size: usize, pairs: &mut usize) -> Result<bool, String> {
     let (ours, plain) = (spreads.next(), spreads.next());
     let pcap = spreads
         .next()
-        .map_or_else(|| "not here".to_owned(), |one| one.to_string());
+        .map_or_else(|| "not here".to_owned(), |one| format!("{one:.1}"));
     let ratio = Spread::of(ratios);
     if let (Some(ours), Some(plain)) = (ours, plain) {
         println!(
-            "| {name} | {size} | {ours} | {plain} | {pcap} | {:.3} ({:.3} to {:.3}) |",
+            "| {name} | {size} | {ours:.1} | {plain:.1} | {pcap} | {:.3} ({:.3} to {:.3}) |",
             ratio.median, ratio.low, ratio.high
         );
     }
     Ok(ratio.median <= TARGET)
-}
-
-/// Median and quartiles.
-struct Spread {
-    low: f64,
-    median: f64,
-    high: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let at = |part: usize| {
-            values
-                .get(values.len() * part / 4)
-                .copied()
-                .unwrap_or(f64::NAN)
-        };
-        Self {
-            low: at(1),
-            median: at(2),
-            high: at(3),
-        }
-    }
-}
-
-impl std::fmt::Display for Spread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{:.1} ({:.1} to {:.1})",
-            self.median, self.low, self.high
-        )
-    }
 }
 
 fn text(error: impl std::fmt::Display) -> String {

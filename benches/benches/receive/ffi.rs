@@ -7,7 +7,6 @@ use std::ffi::c_int;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::time::Duration;
 
 use crate::Totals;
 
@@ -113,16 +112,4 @@ pub(crate) fn segment(socket: &UdpSocket, size: usize) -> std::io::Result<()> {
     } else {
         Err(std::io::Error::last_os_error())
     }
-}
-
-/// The processor time that the calling thread has used, in user space and in the kernel.
-pub(crate) fn processor_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY:
-    // - `time` lives through the call, which writes it and can't fail for this clock, which every Linux has.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use lockgate::receive::{Group, Receiver, ReceiverConfig, TimestampMode};
 use lockgate::registry::Registry;
+use lockgate_benches::{Spread, processor_time};
 
 /// How many datagrams wait at a side when its clock starts; fewer if the system grants too small a buffer.
 const QUEUED: u64 = 256;
@@ -246,13 +247,13 @@ fn measure(size: usize, stamps: bool, rounds: usize) -> Result<Cell, String> {
         for side in [round % 2, 1 - round % 2] {
             let to = if side == 0 { field.ours } else { field.plain };
             field.send(&payload, queued, to)?;
-            let began = ffi::processor_time();
+            let began = processor_time();
             let totals = if side == 0 {
                 drain(&mut ours, queued)?
             } else {
                 plain.drain(queued)?
             };
-            took[side] = ffi::processor_time() - began;
+            took[side] = processor_time() - began;
             let totals = black_box(totals);
             if (totals.packets, totals.bytes) != (queued, queued * size as u64) {
                 return Err(format!("side {side} received {totals:?} of {queued}"));
@@ -293,9 +294,9 @@ fn coalesced(rounds: usize) -> Result<bool, String> {
     for round in 0..WARM_UP + rounds {
         for (flow, times) in flows.iter_mut().zip(&mut times) {
             let count = flow.send()?;
-            let began = ffi::processor_time();
+            let began = processor_time();
             let totals = drain(&mut flow.receiver, count)?;
-            let took = ffi::processor_time() - began;
+            let took = processor_time() - began;
             if black_box(totals).packets != count {
                 return Err(format!("received {totals:?} of {count}"));
             }
@@ -319,41 +320,6 @@ fn coalesced(rounds: usize) -> Result<bool, String> {
 
 fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "MISSED" }
-}
-
-/// Median and quartiles.
-struct Spread {
-    low: f64,
-    median: f64,
-    high: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let at = |part: usize| {
-            values
-                .get(values.len() * part / 4)
-                .copied()
-                .unwrap_or(f64::NAN)
-        };
-        Self {
-            low: at(1),
-            median: at(2),
-            high: at(3),
-        }
-    }
-}
-
-impl std::fmt::Display for Spread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let digits = if self.median < 10.0 { 3 } else { 0 };
-        write!(
-            f,
-            "{:.digits$} ({:.digits$} to {:.digits$})",
-            self.median, self.low, self.high
-        )
-    }
 }
 
 fn text(error: impl std::fmt::Display) -> String {
